@@ -294,3 +294,41 @@ def test_lines_of_code_are_not_checked_like_those_of_the_model() -> None:
     assert f"lexer_7719.py {MARK}" in checked
     assert checked.count(MARK) == 1
     assert check_summary({"Active State": text}, ["nothing"]).sections["Active State"].count(MARK) > 1
+
+
+ASKED = UserRequest("How are the tides read now? (for the harbour)", 9, own_words="How are the tides read now?")
+
+
+@pytest.mark.spec("E1c")
+def test_the_request_that_is_still_open_is_no_resolved_question() -> None:
+    summary = (
+        "## Goal\nRead the tides.\n## Resolved Questions\n- Is the gauge linear? — Yes, up to four metres.\n"
+        "- How are the tides read now? — The refactoring broke it; repair under way in gauge.py.\n"
+    )
+    sections = merge_model_sections(summary, replace(STATE, requests=(ASKED,))).sections
+    assert sections["Resolved Questions"] == "- Is the gauge linear? — Yes, up to four metres."
+    assert "repair under way in gauge.py" in sections["In Progress"]
+    answered = merge_model_sections(summary, replace(STATE, requests=(replace(ASKED, status="answered"),))).sections
+    assert "repair under way" in answered["Resolved Questions"]
+
+
+@pytest.mark.spec("E12")
+def test_an_aim_in_the_users_own_words_is_not_doubted_for_its_marks() -> None:
+    words = 'The harbour tests still fail, run "make tides" and mend only the gauge'
+    aim = f'"{words.replace(chr(34), chr(92) + chr(34)).replace("only", "**only**")}"'
+    merged = merge_model_sections(f"## Goal\n{aim}", STATE, authored=[words], users=[words])
+    assert merged.sections["Goal"].endswith(aim)
+    checked = check_summary(merged.sections, [words])
+    assert MARK not in checked.sections["Goal"]
+
+
+@pytest.mark.spec("E12")
+def test_an_aim_that_quotes_two_messages_is_known() -> None:
+    texts = ["The gauge can still read negative levels at low tide", "by writing a single patch that I can apply"]
+    aim = f'Resolve "{texts[0]}" "{texts[1]}".'
+    merged = merge_model_sections(f"## Goal\n{aim}", STATE, authored=texts, users=texts[1:])
+    assert MARK not in merged.sections["Goal"]
+    invented = merge_model_sections(
+        '## Goal\nDelete "every reading of the last year".', STATE, authored=texts, users=texts
+    )
+    assert "Delete" not in invented.sections.get("Goal", "") or MARK in invented.sections["Goal"]

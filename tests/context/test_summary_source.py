@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import perdure
+from perdure.context.record.outline import REQUEST_MARK
 from perdure.context.record.record import draw_record
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 
@@ -49,6 +50,36 @@ def test_of_a_long_system_prompt_only_its_rules_are_read_without_secrets() -> No
     assert key not in prompt
     # Only a message begins at the margin.
     assert "\nUSER [9]" not in prompt
+
+
+@pytest.mark.spec("E1", "E4")
+def test_the_summary_model_reads_where_the_newest_request_stands_under_one_header() -> None:
+    prompts: list[str] = []
+
+    def summarize(prompt: str) -> str:
+        prompts.append(prompt)
+        return "None"
+
+    work = [
+        m
+        for n in range(60)
+        for m in (
+            {
+                "role": "assistant",
+                "content": f"Shelf {n} is next: " + "its letters are of that year. " * 20,
+                "tool_calls": [
+                    {"id": f"c{n}", "type": "function", "function": {"name": "count", "arguments": f'{{"shelf": {n}}}'}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"{n * 7} letters " + "of the year " * 40},
+        )
+    ]
+    asked = [{"role": "user", "content": BEGAN}, {"role": "assistant", "content": "There are forty shelves."}]
+    newest = {"role": "user", "content": "Now count the letters on every shelf, from the first to the last."}
+    perdure.compress([*asked, newest, *work], context_length=16_000, summarize=summarize)
+    transcript = prompts[0].partition("<transcript>")[2]
+    assert f"{REQUEST_MARK} “Now count the letters on every shelf, from the first to the last.”" in transcript
+    assert transcript.count("In order, as it was said and done") == 1
 
 
 SHORT = (

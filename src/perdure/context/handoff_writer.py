@@ -23,7 +23,7 @@ from perdure.context.handoff_sections import (
     split_headings,
 )
 from perdure.context.notebook import WindowNotes
-from perdure.context.record.outline import CallLines
+from perdure.context.record.outline import REQUEST_MARK, CallLines
 from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines, text_to_check
 from perdure.context.record.statements import dialogue_share
 from perdure.context.record.value_index import ValueUse, draw_index, rank_values
@@ -44,7 +44,7 @@ from perdure.context.task_state.reader import read_state
 from perdure.context.task_state.replies import own_text
 from perdure.context.task_state.sections import write_sections
 from perdure.context.task_state.state import TaskState
-from perdure.context.text import sentences
+from perdure.context.text import clip, sentences, tidy
 from perdure.context.user_text.intent import user_texts
 from perdure.context.user_text.standing_instructions import is_standing
 from perdure.core.concurrency import SystemClock
@@ -125,7 +125,9 @@ _LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 32_000, 160_000
 # Calls whose arguments may support a decision, and how much of each.
 _MOST_EDITS = 600
 _MOST_EDIT_CHARS = 4_000
-_LATER_CHARS = 5_000
+_LATER_CHARS = 8_000
+# Of the newest request, where it stands in the transcript.
+_REQUEST_CHARS = 120
 # Of the first messages, which stay in view, and of the rules of the system prompt.
 _HEAD_CHARS = 3_000
 _HEAD_HEADING = (
@@ -212,10 +214,10 @@ class CompactionInput:
         return [*(entries[i] for i in boundaries.pinned), *entries[boundaries.tail_start :]]
 
     @property
-    def request_seq(self) -> int | None:
-        """Position of the newest request, if it is kept though messages after it are compacted."""
+    def request(self) -> Entry | None:
+        """The newest request, if it is kept though messages after it are compacted."""
         pinned = (self.history.entries[i] for i in self.boundaries.pinned)
-        return next((e.seq for e in pinned if e.message.is_real_user), None)
+        return next((e for e in pinned if e.message.is_real_user), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,7 @@ class HandoffWriter:
             covered,
             lines,
             earlier=past.record,
-            request_seq=job.request_seq,
+            request_seq=job.request.seq if job.request is not None else None,
             has_addresses=history.is_logged,
             dialogue_level=shares.dialogue,
         )
@@ -287,17 +289,23 @@ class HandoffWriter:
         def draw() -> Transcript:
             budget = min(max(_LEAST_SOURCE_CHARS, int(record.chars * _SOURCE_SHARE)), _MOST_SOURCE_CHARS)
             drawn = record.draw(budget)
-            parts = [drawn]
+            # The transcript has one header for all of its parts.
+            header, _, body = drawn.partition("\n")
+            if job.request is not None:
+                words = clip(tidy(redact(own_text(job.request))), _REQUEST_CHARS)
+                body = body.replace(REQUEST_MARK, f"{REQUEST_MARK} “{words}”" if words else REQUEST_MARK, 1)
+            parts = [body]
             for heading, entries, most in (
                 (_HEAD_HEADING, job.head, _HEAD_CHARS),
                 (_LATER_HEADING, job.behind, _LATER_CHARS),
             ):
                 in_view = RecordSource(entries, lines, has_addresses=job.history.is_logged, root=record.root)
                 if drawn and entries and (text := in_view.draw(most)):
-                    parts.insert(0 if heading is _HEAD_HEADING else len(parts), f"{heading}\n{text}")
+                    shown = "\n".join((heading, text.partition("\n")[2]))
+                    parts.insert(0 if heading is _HEAD_HEADING else len(parts), shown)
             if drawn and (rules := system_rules(job.history.messages[: job.boundaries.lead])):
                 parts.insert(0, f"{_RULES_HEADING}\n{rules}")
-            return split_record("\n".join(parts))
+            return split_record("\n".join((header, *parts)))
 
         return draw
 

@@ -21,7 +21,7 @@ Kind = Literal["path", "number", "id", "url", "quote", "request"]
 MARK = "[unverified]"
 
 # Straight quotes are paired from the left, short ones too: else the text between two quotations would pass for one.
-_QUOTED = re.compile(r"“([^”]{12,})”|\"([^\"\n]*)\"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»")
+_QUOTED = re.compile(r"“([^”]{12,})”|\"((?:[^\"\\\n]|\\[^\n])*)\"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»")
 _SHORTEST_QUOTE = 12
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _USER_SAYS = re.compile(
@@ -170,8 +170,9 @@ class GroundingSources:
     def has_quote(self, quote: str) -> bool:
         """Whether the quote occurs in the sources, ignoring spacing and punctuation; dots match any text."""
         words = " ".join(_plain(quote).split())
-        pieces = (p.strip(" .,;:!?。、") for p in re.split(r"…|\.\.\.|\[[^\]]*\]", words))
-        return all(map(self._has_words, filter(None, pieces)))
+        # A summary escapes quotation marks within a quotation, and emphasizes words.
+        variants = dict.fromkeys((words, words.replace('\\"', '"').replace("**", "")))
+        return any(all(map(self._has_words, filter(None, _unbroken(variant)))) for variant in variants)
 
     def best_share(self, claim: str, *, fewest: int = _FEWEST_WORDS) -> float:
         """The share of a claim's words that occur in one passage; words from all over prove nothing."""
@@ -332,12 +333,12 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
     for fact in unsupported:
         line = _marked(line, fact)
         findings.append(GroundingFinding(section, fact, _KINDS[kind_of(fact)], "marked"))
-    for quote in _quotes(line):
+    for quote in quotes_in(line):
         if not evidence.sources.has_quote(quote):
             line = _marked(line, quote)
             findings.append(GroundingFinding(section, quote, "quote", "marked"))
     is_claim = _speaks_for_user(line)
-    is_unquoted = (is_claim or section in _BINDING) and not _quotes(line) and MARK not in line
+    is_unquoted = (is_claim or section in _BINDING) and not quotes_in(line) and MARK not in line
     fewest = 1 if is_claim else _FEWEST_WORDS
     if is_unquoted and evidence.users.best_share(line, fewest=fewest) < _LEAST_SHARE and not _is_joint(line, evidence):
         # Reads as a wish of the user without their words: it may come from a document or web page.
@@ -360,7 +361,7 @@ def _invented(section: str, line: str, users: GroundingSources) -> str | None:
     is_claim = _USER_SAYS.search(line) is not None
     if not is_claim and section not in _USERS_OWN:
         return None
-    quotes = _quotes(line)
+    quotes = quotes_in(line)
     if wrong := [q for q in quotes if not users.has_quote(q)]:
         return wrong[0]
     if quotes or not is_claim:
@@ -399,7 +400,12 @@ def _stems(text: str) -> frozenset[str]:
     return frozenset(words)
 
 
-def _quotes(line: str) -> list[str]:
+def _unbroken(quote: str) -> Iterator[str]:
+    """The pieces of a quotation between the marks of omissions."""
+    return (p.strip(" .,;:!?。、") for p in re.split(r"…|\.\.\.|\[[^\]]*\]", quote))
+
+
+def quotes_in(line: str) -> list[str]:
     """The quotations of a line; quotes inside code belong to the code."""
     pairs = _QUOTED.finditer(_CODE_SPAN.sub("``", line) if "`" in line else line)
     return [q for m in pairs if (q := next(filter(None, m.groups()), "")) and (len(q) >= _SHORTEST_QUOTE or not m[2])]

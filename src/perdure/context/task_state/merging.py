@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from perdure.context.handoff import SECTIONS
 from perdure.context.handoff_sections import says_nothing, split_headings
-from perdure.context.summary_check import MARK, GroundingSources, PassageWords
+from perdure.context.summary_check import MARK, GroundingSources, PassageWords, quotes_in
 from perdure.context.task_state.decisions import given_up, topic_words
 from perdure.context.task_state.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
 from perdure.context.task_state.state import STEP_MARK, TaskState, is_same_hash
@@ -75,6 +75,8 @@ _UNDONE = re.compile(
 _COMMITTED = re.compile(r"(?i)\b(?:un)?committed\b")
 # Numbers and ids of things.
 _NAMES = re.compile(r"#\d+|\b(?=\w*\d)[A-Z0-9]{5,}\b")
+# Between a question and its answer.
+_ANSWERED = re.compile(r"(?<=[?？])[\"”)*_]*(?=\s|$)| [—–→] | - ")
 _LIST_MARK = " -*•\t0123456789.)"
 _SAME_SHARE = 0.6
 _EQUAL_SHARE = 0.75
@@ -140,6 +142,7 @@ def merge_model_sections(
             sections[name] = f"{sections[name]}\n{text}" if name in sections else text
         else:
             others.append(f"### {title}\n{text}" if title else text)
+    _move_open_questions(sections, state)
     by_code: set[str] = set()
     for name in SECTIONS:
         if name not in BY_CODE and name in mine:
@@ -151,6 +154,21 @@ def merge_model_sections(
     return MergedSections(
         {n: sections[n] for n in SECTIONS if sections.get(n)}, tuple(check.findings), frozenset(by_code)
     )
+
+
+def _move_open_questions(sections: dict[str, str], state: TaskState) -> None:
+    """Move what a summary says about a request that is still open from the resolved questions to the work under way."""
+    lines = sections.get("Resolved Questions", "").splitlines()
+    open_words = [r.own_words for r in state.open_requests if r.own_words]
+    moved = [line for line in lines if any(_is_same(_asked_in(line), words) for words in open_words)]
+    if moved:
+        sections["Resolved Questions"] = "\n".join(line for line in lines if line not in moved)
+        sections["In Progress"] = "\n".join(filter(None, (sections.get("In Progress", ""), *moved)))
+
+
+def _asked_in(line: str) -> str:
+    """Return the question of a line that also has the answer."""
+    return _ANSWERED.split(line, maxsplit=1)[0]
 
 
 def _mentioned_sources(
@@ -280,9 +298,16 @@ class _ProseCheck:
 
     def _is_aim(self, line: str, least: float) -> bool:
         """Whether the user's words support an aim: one passage, or, as the aim of a long session, several of them."""
-        if self.users is None or self.users.best_share(line, fewest=1) >= least:
+        if self.users is None or self.users.best_share(line, fewest=1) >= least or self._quotes_user(line):
             return True
         return self.users.joint_share(line) >= _MENTIONED_SHARE and _is_joint(line, self.authored)
+
+    def _quotes_user(self, line: str) -> bool:
+        """Whether most of a line is quoted, and the user's words are among it."""
+        quotes = quotes_in(line)
+        if self.users is None or 2 * sum(map(len, quotes)) < len(line):
+            return False
+        return any(map(self.users.has_quote, quotes)) and all(map(self.authored.has_quote, quotes))
 
     @staticmethod
     def _is_mentioned(line: str, sources: GroundingSources) -> bool:

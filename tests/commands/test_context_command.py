@@ -11,7 +11,7 @@ import pytest
 from perdure.agent.prompt import ContextFile, PromptSources, Skill, assemble, memory_part
 from perdure.app.model_choices import ModelChoice
 from perdure.commands.context import CONTEXT
-from perdure.core.messages import assistant, user
+from perdure.core.messages import Message, ToolCall, assistant, user
 from perdure.core.ports import MemorySnapshot
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.search.documents import score_documents
@@ -89,6 +89,27 @@ def test_the_state_of_the_task_is_shown_from_the_log(tmp_path: Path) -> None:
         shown = CONTEXT.run(FakeSurface(b, session.id), "").text
     assert "open request:      “Never push. Now the parser.”" in shown
     assert "the user's rules:  1: “Never push.”" in shown
+
+
+def test_reasons_of_refusals_are_no_rules_of_the_user(tmp_path: Path) -> None:
+    call = ToolCall("c1", "terminal", '{"command": "rm x.csv"}')
+    refused = (
+        "Error: terminal was not run, the user refused: “no, keep x.csv”. Approval was needed because: it deletes"
+        " files. Do not try it in another form."
+    )
+    with bench(tmp_path, "x") as b:
+        session = b.store.create(system_prompt="Be brief.")
+        said = [
+            user("Never push. Clear the folder."),
+            assistant("", tool_calls=(call,)),
+            Message("tool", refused, tool_call_id="c1", name="terminal", tool_state="refused"),
+            assistant("Kept."),
+            user("wait, not that one"),
+        ]
+        b.store.append(session.id, said)
+        shown = CONTEXT.run(FakeSurface(b, session.id), "").text
+    assert "the user's rules:  1: “Never push.”" in shown
+    assert "refused calls:     1: “no, keep x.csv”" in shown
 
 
 @pytest.mark.parametrize(

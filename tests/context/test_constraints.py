@@ -26,6 +26,8 @@ def _after(sentence: str) -> str:
     [
         "Never deploy on a Friday.",
         "Use uv, not pip.",
+        "No, use pnpm, not npm.",
+        "Nope, never leave that open.",
         "I prefer small commits over large ones.",
         "From now on I'd like to be asked before you install anything.",
         "When a test is flaky, mark it instead of deleting it.",
@@ -48,6 +50,9 @@ def test_what_tells_how_to_work_stays_after_its_request(sentence: str) -> None:
 @pytest.mark.parametrize(
     "sentence",
     [
+        # What a "no" points at.
+        "no, keep x.csv",
+        "Wait, not that one.",
         # Facts, guesses, findings and questions.
         "My customer number is maria_lopez_4471.",
         "The old parser module has gone away on the develop branch.",

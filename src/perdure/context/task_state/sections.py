@@ -435,16 +435,16 @@ def _remaining(state: TaskState, room: int) -> str:
     return fit_lines([*lines, *steps], room)
 
 
-def _some_rules(rules: Sequence[StandingInstruction]) -> str:
-    """Return the number of rules and the beginning of the newest."""
-    if not rules:
+def _count_with_newest(quoted: Sequence[StandingInstruction]) -> str:
+    """Return the number of instructions and the beginning of the newest; "" for none."""
+    if not quoted:
         return ""
-    return f"{len(rules)}{', the newest' if len(rules) > 1 else ''}: “{beginning(tidy(rules[-1].text), 60)}”"
+    return f"{len(quoted)}{', the newest' if len(quoted) > 1 else ''}: “{beginning(tidy(quoted[-1].text), 60)}”"
 
 
 def describe_state(state: TaskState) -> list[tuple[str, str]]:
     """Return the state in a few rows for people: what it is about, and its value."""
-    requests, rules = state.open_requests, state.instructions
+    requests, rules = state.open_requests, [*_rules(state), *(i for i in state.instructions if i.kind == "correction")]
     commit = state.commits[-1].commit if state.commits else None
     changed = [f for f in state.files if f.status == "changed"]
     done = sum(i.is_done for i in state.plan)
@@ -454,7 +454,8 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
             f"“{beginning(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
         ),
         ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
-        ("the user's rules", _some_rules(list(rules))),
+        ("the user's rules", _count_with_newest(sorted(rules, key=lambda i: i.seq))),
+        ("refused calls", _count_with_newest([i for i in state.instructions if i.kind == "refusal"])),
         ("folder", state.folder.value if state.folder else ""),
         ("branch", state.branch.value if state.branch else ""),
         ("newest commit", f"{commit.hash} {beginning(commit.title, 60)} ({push_status(state)})" if commit else ""),
@@ -535,17 +536,14 @@ def write_instructions(state: TaskState, *, task: str = "", requirement_chars: i
     A wish for one piece of work is quoted as the task while that is open, and is over with it: it binds beyond it only
     by a word that makes it last, or by what it requires of the result. In doubt a sentence is left to the record.
     """
-    closed_seqs = {r.seq for r in state.requests if r.status == "answered"}
     task = _squeeze(task)
-    rules: list[str] = []
+    rules = [_instruction_line(i) for i in _rules(state) if not _repeats(i.text, task)]
     requirements: list[str] = []
     for i in state.instructions:
         if i.kind == "requirement":
             requirements.append(_instruction_line(i))
         elif i.kind == "rule" and is_for_one_task(i.text):
             requirements += [_instruction_line(i)] if i.seq in state.worked_on and _REQUIRES.search(i.text) else []
-        elif i.kind == "rule" and not (i.seq in closed_seqs and is_for_now(i.text)) and not _repeats(i.text, task):
-            rules.append(_instruction_line(i))
     groups = (
         (INSTRUCTIONS, rules),
         (CORRECTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "correction"]),
@@ -553,6 +551,14 @@ def write_instructions(state: TaskState, *, task: str = "", requirement_chars: i
         (REQUIREMENTS, _newest(requirements, requirement_chars)),
     )
     return "\n".join(line for heading, lines in groups if lines for line in (heading, *lines))
+
+
+def _rules(state: TaskState) -> Iterator[StandingInstruction]:
+    """Yield what binds later work, not only the piece of work or the step that it was said of."""
+    closed_seqs = {r.seq for r in state.requests if r.status == "answered"}
+    for i in state.instructions:
+        if i.kind == "rule" and not is_for_one_task(i.text) and not (i.seq in closed_seqs and is_for_now(i.text)):
+            yield i
 
 
 def parse_instructions(section: str) -> Iterator[StandingInstruction]:

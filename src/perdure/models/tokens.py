@@ -158,11 +158,13 @@ def figures_of(message: Message) -> TokenFeatures:
         for part in message.content or ():
             part_counts, part_images = _count_part(part)
             counts, images = add_counts(counts, part_counts), images + part_images
-    for call in message.tool_calls:
+    calls = message.tool_calls
+    for call in calls:
         counts = add_counts(add_counts(counts, count_text(call.name)), count_text(call.arguments))
     if message.name:
         counts = add_counts(counts, count_text(message.name))
-    return TokenFeatures(counts, _count_reasoning(message), images, messages=1, calls=len(message.tool_calls))
+    has_reasoning = message.reasoning_details or message.reasoning or message.extra
+    return TokenFeatures(counts, _count_reasoning(message) if has_reasoning else NO_COUNTS, images, 1, len(calls))
 
 
 def entry_figures(entry: Entry) -> TokenFeatures:

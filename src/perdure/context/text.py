@@ -35,9 +35,14 @@ class PatternMatcher:
 
 # Longer words may be cut.
 _LONGEST_WORD = 40
-_END = re.compile(r"[\n.!?。！？]")
+# A Latin mark inside a word or number ends nothing. What is searched for comes first, for speed.
+_END = re.compile(r"[\n.!?。！？](?:(?<![.!?])|(?=\s))")
 # A dot behind one of these ends no sentence.
-_ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|Hr|Fr|Sra?|Dra|Mme|e\.g|i\.e|vs|bzw|z\.B|d\.h|Nr)$")
+_ABBREVIATIONS = (
+    *("Dr", "Mr", "Mrs", "Ms", "Prof", "Hr", "Fr", "Sr", "Sra", "Dra", "Mme"),
+    *("e.g", "i.e", "vs", "bzw", "z.B", "d.h", "Nr"),
+)
+_ABBREVIATED = re.compile(rf"\b(?:{'|'.join(map(re.escape, _ABBREVIATIONS))})$")
 _LONGEST_ABBREVIATION = 5
 PLAN = PatternMatcher(
     marks=("next", "then", "remain", "still", "to do", "todo", "[ ] "),
@@ -56,20 +61,19 @@ def sentences(text: str) -> list[str]:
     pieces: list[str] = []
     start = 0
     for mark in _END.finditer(prose):
-        end = mark.end()
-        # A Latin mark inside a word or number ends nothing.
-        if mark[0] not in ".!?" or (prose[end : end + 1].isspace() and not _is_abbreviation(prose, mark)):
+        if not _is_abbreviation(prose, mark.start()):
+            end = mark.end()
             pieces.append(prose[start:end].strip())
             start = end
     pieces.append(prose[start:].strip())
     return [s for s in pieces if s]
 
 
-def _is_abbreviation(text: str, mark: re.Match[str]) -> bool:
-    at = mark.start()
+def _is_abbreviation(text: str, at: int) -> bool:
+    """Whether the mark at a position is the dot of an abbreviation."""
     return (
-        mark[0] == "."
-        and text[at + 1] == " "
+        text.startswith(". ", at)
+        and text.endswith(_ABBREVIATIONS, 0, at)
         and _ABBREVIATED.search(text[max(0, at - _LONGEST_ABBREVIATION) : at]) is not None
     )
 
@@ -156,14 +160,17 @@ class Passage:
     lead: int = -1
 
 
-_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_FENCES = ("```", "~~~")
 _RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$")
 _TABLE_RULE = re.compile(r"^[\s|:+-]+$")
 _HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
 _BOLD_HEADING = re.compile(r"^\*\*([^*:.]{2,60}?):?\*\*:?$")
 _ITEM = re.compile(r"^(\s*)(?:[-*•+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _BOLD = re.compile(r"\*\*(\S(?:[^*\n]*?\S)?)\*\*")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*_`]*\s+(?=[\"'“‘(\[*_`]*[^\s a-z])|(?<=[。！？])(?![。！？…」』）])")
+# The mark, and what is between two sentences; the mark comes first, for it is searched for.
+_SENTENCE_END = re.compile(
+    r"[.!?。！？](?:(?<=[.!?])[\"'”’)\]*_`]*\s+(?=[\"'“‘(\[*_`]*[^\s a-z])|(?<=[。！？])(?![。！？…」』）]))"
+)
 _CLAUSE_END = re.compile(r"[.;:!?。；：！？，、](?=\s|$|[^\x00-\x7f])|,\s|\s[–—-]{1,2}\s|\s\(|\s→")
 _DIAGRAM = re.compile(r"[─-▟]|->>|-->|--\)|^\s*(?:graph|flowchart|sequenceDiagram|stateDiagram|participant)\b")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|mr|mrs|dr)\.$", re.IGNORECASE)
@@ -263,7 +270,7 @@ def split_passages(text: str) -> tuple[Passage, ...]:
         elif kind == "item":
             _add_item(out, lines, leads)
         else:
-            _add_paragraph(out, " ".join(line.strip() for line in lines), leads)
+            _add_paragraph(out, " ".join(lines), leads)
     return tuple(_with_ends(out))
 
 
@@ -307,7 +314,8 @@ def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
     kind, fence = "", False
     block: list[str] = []
     for line in text.splitlines():
-        if _FENCE.match(line):
+        stripped = line.strip()
+        if stripped.startswith(_FENCES):
             if block:
                 yield kind, block
             kind, block, fence = ("", [], False) if fence else ("code", [], True)
@@ -315,7 +323,6 @@ def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
         if fence:
             block.append(line)
             continue
-        stripped = line.strip()
         now = _line_kind(line, stripped)
         if now in ("blank", "rule", "heading", "item") or (now != kind and not (kind == "item" and now == "text")):
             if block:
@@ -348,7 +355,9 @@ def _line_kind(line: str, stripped: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _BOLD.sub(r"\1", " ".join(text.split())) if "**" in text else " ".join(text.split())
+    plain = " ".join(text.split())
+    # What is split off is what stands between the marks: faster than to replace each by its content.
+    return "".join(_BOLD.split(plain)) if "**" in plain else plain
 
 
 def _heading(title: str, lead: int) -> Passage:
@@ -398,7 +407,7 @@ def _add_table(out: list[Passage], lines: Sequence[str], lead: int) -> None:
 def _add_item(out: list[Passage], lines: Sequence[str], leads: _Leads) -> None:
     match = _ITEM.match(lines[0])
     indent = len(match[1].expandtabs(4)) if match else 0
-    text = _plain(" ".join(line.strip() for line in lines))
+    text = _plain(lines[0] if len(lines) == 1 else " ".join(lines))
     lead = leads.open_item(len(out), indent)
     depth = min(indent // 2, 3)
     worth = _statement_worth(text[2:].lstrip(), 0.62) - 0.12 * depth
@@ -424,10 +433,11 @@ def split_sentences(text: str) -> list[str]:
     out: list[str] = []
     start = 0
     for mark in _SENTENCE_END.finditer(text):
-        piece = text[start : mark.start()]
-        if _ABBREVIATION.search(piece[-8:]) or len(piece) < 2:
+        behind = mark.start() + 1
+        if behind - start < 2 or _ABBREVIATION.search(text[max(start, behind - 8) : behind]):
             continue
-        end = mark.end() if mark[0].isspace() else mark.start() + len(mark[0].rstrip())
+        # Closing quotes and brackets belong to the sentence.
+        end = mark.start() + len(mark[0].rstrip())
         if sentence := text[start:end].strip():
             out.append(sentence)
         start = mark.end()

@@ -422,7 +422,7 @@ _UNHEADED = re.compile(
     r"|(?P<azure_storage>(?<=[A-Za-z0-9+/]{76})\+ASt[A-Za-z0-9+/]{6}==)"
     r"|(?P<terraform>(?<=[A-Za-z0-9]{14})\.atlasv1\.[A-Za-z0-9_=-]{60,})"
 )
-_MARKS = ("-us", "AAAAAAAAAA", "_mmk", "NRAL", "NRMA", "+ACR", "+ASt", ".atlasv1.")
+_MARKS = re.compile(r"[-A_N+.](?:(?<=-)us|(?<=A)A{9}|(?<=_)mmk|(?<=N)R(?:AL|MA)|(?<=\+)A(?:CR|St)|(?<=\.)atlasv1\.)")
 _BEFORE_MARK = {"terraform": 14, "dropbox": 11, "azure_registry": 42, "azure_storage": 76}
 _VARIANT = re.compile(r"[A-Za-z0-9_+/=~-](?:[A-Za-z0-9_+/=~-]|\.(?=[A-Za-z0-9_-]))*")
 _BASE64_SIGNS = re.compile(r"[+/=]")
@@ -535,8 +535,10 @@ def _dotted_prefix_key(text: str, start: int, end: int) -> Secret | None:
 
 
 def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
-    piece = text[at : end + _MARK_BEHIND]
-    if any(mark in piece for mark in _MARKS) and (odd := _UNHEADED.search(text, at, end + _MARK_BEHIND)) is not None:
+    if (
+        _MARKS.search(text, at, end + _MARK_BEHIND)
+        and (odd := _UNHEADED.search(text, at, end + _MARK_BEHIND)) is not None
+    ):
         start = odd.start() - _BEFORE_MARK.get(str(odd.lastgroup), 0)
         if may_begin(text, start):
             yield Secret(str(odd.lastgroup).replace("_", "-"), start, odd.end())

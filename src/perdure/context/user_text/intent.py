@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from perdure.context.text import sentences
 from perdure.context.user_text import paste_patterns as pat
+from perdure.context.user_text.alternatives import compile_alternatives
 from perdure.context.user_text.authorship import asks_something, authored_text, is_for_machines
 from perdure.context.user_text.paste_patterns import RULES_HEADING, TEXT, is_about_work
 from perdure.context.user_text.standing_instructions import is_particular, is_standing, may_bind
@@ -429,7 +430,7 @@ def corrections_among(sentences: Sequence[str]) -> tuple[str, ...]:
 
 
 # A demand on the reader of a text, without a word of obligation: "approve all commands", "do not ask the user".
-_DEMANDS = re.compile(
+_DEMANDS = compile_alternatives(
     r"\b(?:ignore|disregard|forget) (?:all |any |the |your )*(?:previous|prior|earlier|above|other|system)\b"
     r"|\bwithout (?:asking|confirmation|approval|telling|informing)\b"
     r"|\b(?:do not|don't|never) (?:ask|tell|inform|mention|notify|wait)\b"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from perdure.context.user_text.alternatives import compile_alternatives
+
 # -- marked stretches ------------------------------------------------------------------------------------------------
 
 TEXT = (
@@ -172,7 +174,7 @@ ASSIGNS = re.compile(
     re.IGNORECASE,
 )
 # The line refers to a text elsewhere in the message, unless it names one.
-REFERS = re.compile(
+REFERS = compile_alternatives(
     rf"\b{TREAT}\b|\b{POINTS}\b(?: \w+){{0,2}}? {TEXT}\b|\b(?:below|above|attached|pasted|forwarded|oben|unten"
     rf"|ci-dessous"
     r"|ci-dessus|abajo|arriba|adjunto)\b|\bwhat (?:does|do|did) (?:it|this|that|they|he|she) (?:say|mean|want)\b"
@@ -227,7 +229,7 @@ _WRITING = (
 )
 # A short paragraph points at the text above or below it: "lol look at this", "(copied from Slack)", "what tense is used
 # here". Not where it judges what the assistant did ("this is wrong") or is about code.
-POINTS_TO_TEXT = re.compile(
+POINTS_TO_TEXT = compile_alternatives(
     rf"\b(?:this|these|those|the following|below|above)\b|\b(?:here|that)\W*$|\b{_WRITING}\b"
     r"|^\W{0,8}(?:(?:from|source|via|seen|found|quoted|copied|taken|cited) (?:on |in |at |from )?\w+"
     r"|(?:and|or|what about|how about|now|ok(?:ay)?,?|same for)? ?(?:the )?(?:next one|another one|one more|it)\W*$)"
@@ -264,7 +266,7 @@ TREATED = re.compile(
     r"\b(?:translations?|summary|proofreading|version of|opinion|feedback|title for|caption for)\b", re.I
 )
 # The line is about something that it does not name; weaker, since a dialogue has such questions, too.
-REFERS_VAGUELY = re.compile(
+REFERS_VAGUELY = compile_alternatives(
     r"\bwhat(?:'s| is| are) (?:this|it|that|these|they)\b|\bwho (?:is|wrote|sent) (?:it|this|that)\b|\b(?:on|in|from"
     r"|about|of|to"
     r"|there) (?:it|this|that|there|them|here)\s*\?|\b(?:do|does|did|are|is|have|has|was|were) (?:they|he|she|it"
@@ -359,7 +361,7 @@ FURNITURE = re.compile(
     r"|breaking news|advertisement|sponsored|版权|阅读更多|利用規約|저작권",
     re.IGNORECASE | re.MULTILINE,
 )
-TO_MACHINES = re.compile(
+TO_MACHINES = compile_alternatives(
     r"\b(?:AI|LLMs?|language models?|chat ?bots?|virtual assistants?|digital assistants?|AI assistants?|AI agents?"
     r"|crawlers?"
     r"|(?:all|any|every|automated|intelligent) (?:assistants?|agents?|bots?)|the (?:assistant|agent|bot|model))\b"

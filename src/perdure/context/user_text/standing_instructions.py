@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from perdure.context.user_text.alternatives import compile_alternatives
+
 _PLEASE = (
     r"^(?:(?:please|pls|plz|kindly|also|and|but|so|then|ok(?:ay)?|oh|just|well|again|note|ps|fyi|btw|by the way|yo|hey"
     r"|lol|wtf|ugh|nice|cool|great|no+|yes|yeah|sure|right|fine|good|perfect|alright|um+|as before|por favor|bitte"
@@ -269,11 +271,11 @@ _DEMANDS = re.compile(
     "你|您|请|請|必须|必須|不要|务必|務必|一律|不准|禁止|不得|一定要|都要|只(?:能|用|使用|要)|叫我|称呼|偏好|更喜欢|不喜欢"
     "|总是|始终|永远|从现在|每次|以后都|回答|回复|代码|注释|提交|文件|测试|格式|风格"
 )
-_BINDS = re.compile("|".join(_ENGLISH), re.IGNORECASE)
+_BINDS = compile_alternatives("|".join(_ENGLISH), re.IGNORECASE, leads=(_PLEASE, "^", r"\b"))
 # Searched in lower case, which is faster than ignoring the case.
-_BINDS_ELSEWHERE = re.compile("|".join(_OTHERS))
+_BINDS_ELSEWHERE = compile_alternatives("|".join(_OTHERS))
 # Descriptions, not wishes: "it never works", "I don't know", "there must be a bug".
-_DESCRIBES = re.compile(
+_DESCRIBES = compile_alternatives(
     r"\b(?:I|he|she|it|they|this|that|there|which|who|the \w+)"
     r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
     r"(?: (?!must|should|shall|may|can|will)\w+)? (?:always|never) (?!want|use|do\b|be\b|have\b|stay)\w+"
@@ -295,7 +297,7 @@ _DESCRIBES = re.compile(
     re.IGNORECASE,
 )
 # A question without its mark, and a story that leads to a question: the user asks for help or advice.
-_SEEKS_HELP = re.compile(
+_SEEKS_HELP = compile_alternatives(
     r"^(?:so |and |but |ok(?:ay)?,? )*(?:how|why|what|where|which|who) "
     r"(?:can|could|do|does|did|is|are|should|would|will|may|might)\b"
     r"|\b(?:can|could|would) you (?:please )?(?:help me|suggest|recommend|advise|give me (?:some|any))\b"
@@ -359,7 +361,7 @@ _PARTICULAR_CJK = re.compile(
     "|도) ?(?:고쳐|봐|실행|추가|알려|수정해|확인해|읽어|찾아|설명|열어|비교|번역|요약)"
 )
 # What happened or is so: a report of a problem, a guess, a story of the user's own.
-_REPORTS = re.compile(
+_REPORTS = compile_alternatives(
     r"\b(?:was|were|did|didn't|had|got|went|tried|changed|made|saw|found|noticed|happened|broke|crashed|failed|fails"
     r"|failing"
     r"|misleading|lacks?|outdated|works|worked|working|doesn't|isn't|aren't|wasn't|won't|looks|seems|appears|think"

@@ -34,6 +34,7 @@ AGREED_FACTOR = 1.6
 # Sentences that differ only in their numbers count less each from this many on.
 _MOST_ALIKE = 4
 _DIGITS = re.compile(r"[0-9]+")
+_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
 # By its end a passage is told from most others.
 _ENDING_CHARS = 4
 # Characters of the log after which text counts about 70% of the newest.
@@ -91,7 +92,7 @@ class PassageFrequency:
     def count(cls, statements: Sequence[Statement]) -> PassageFrequency:
         replies = (s for s in statements if s.is_final and s.speaker == "assistant")
         texts = Counter(p.text for s in replies for p in s.passages)
-        templates = {text: _DIGITS.sub("", text) for text in texts}
+        templates = {text: _without_digits(text) for text in texts}
         times: Counter[str] = Counter()
         for text, count in texts.items():
             times[templates[text]] += count
@@ -106,7 +107,12 @@ class PassageFrequency:
         ending = text[-_ENDING_CHARS:]
         if ending not in self._endings and _DIGITS.search(ending) is None:
             return None
-        return self._times.get(self._templates.get(text) or _DIGITS.sub("", text))
+        return self._times.get(self._templates.get(text) or _without_digits(text))
+
+
+def _without_digits(text: str) -> str:
+    # Several times faster than a pattern, but in ASCII only.
+    return text.translate(_NO_DIGITS) if text.isascii() else _DIGITS.sub("", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,8 +173,9 @@ def _describe_as_is(
             line = describe_call(call, text, state)
             if type(line) is PendingCallLine:
                 # Of the messages: an entry that its own line refers to would outlive its history.
-                compose = partial(_describe_redacted, entry.message, n, answer.message if answer is not None else None)
-                line = PendingCallLine(line.kind, line.name, line.target, line.worth, line.facts, compose)
+                line.compose_by(
+                    partial(_describe_redacted, entry.message, n, answer.message if answer is not None else None)
+                )
             else:
                 described[key] = line
         yield line, answer

@@ -315,11 +315,14 @@ class Drawing:
         options = self.options
         first = at = len(options)
         for passage, worth in zip(statement.passages, worths, strict=True):
-            needs = label if passage.lead < 0 else first + 2 * passage.lead
-            size = size_of(passage.short)
-            options.add(size + 3, score(worth, size) if worth else 0.0, needs)
-            whole = size if passage.text is passage.short else size_of(passage.text)
-            options.add_step(worth * _REST_FACTOR, whole, whole - size, at)
+            text, short, lead = passage.text, passage.short, passage.lead
+            size = len(short) if short.isascii() else size_of(short)
+            options.add(size + 3, score(worth, size) if worth else 0.0, label if lead < 0 else first + 2 * lead)
+            whole = size if text is short else size_of(text)
+            if whole > size and worth:
+                options.add(whole - size, score(worth * _REST_FACTOR, whole), at)
+            else:
+                options.add(max(whole - size, 0), 0.0, at)
             at += 2
 
     def _without_quoted(self, statement: Statement) -> Statement:

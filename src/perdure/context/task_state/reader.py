@@ -119,8 +119,9 @@ def read_state(
     """
     fold = _StateFold()
     fold.carry(previous or {})
-    for at in range(len(entries)):
-        fold.add(entries, at, lines)
+    for at, entry in enumerate(entries):
+        if entry.message.role != "tool":  # a result is read with its call
+            fold.add(entries, at, lines)
     return replace(fold.state(), in_view=in_view)
 
 
@@ -219,9 +220,7 @@ class _StateFold:
     def add(self, entries: Sequence[Entry], at: int, lines: CallLines) -> None:
         entry = entries[at]
         message = entry.message
-        if message.role == "tool":
-            return
-        if (restored := files_taken_back(message)) is not None:
+        if message.role == "user" and (restored := files_taken_back(message)) is not None:
             self.work.take_back(entry.seq, restored)
         if message.is_real_user:
             if message.text.startswith(_NOTIFICATION):

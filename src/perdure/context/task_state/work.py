@@ -136,7 +136,8 @@ class WorkLog:
             self._add_facts(seq, line, facts)
         if line.kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):
             self._add_plan(seq, ((title, True),))
-        self._unproven.update(map(_base_name, facts.changed_files))
+        if facts.changed_files:
+            self._unproven.update(map(_base_name, facts.changed_files))
         if line.kind == "test" and line.outcome == "ok":
             self._unproven.clear()
         if self._is_red_on_purpose(line, expects_failure=expects_failure):
@@ -234,12 +235,17 @@ class WorkLog:
             self.tests = LastTestRun(facts.tests, line.target, seq, is_ok, is_suite=line.kind == "test")
             self._note_run(line)
         elif self.tests is not None and line.kind in _CHANGES and not self.tests.is_outdated:
-            changed = dict.fromkeys((*self.tests.changed_since, *(_base_name(p) for p in _checkable(facts))))
-            self.tests = replace(self.tests, changed_since=tuple(changed)[-_MOST_CHANGED:])
+            known = self.tests.changed_since
+            changed = dict.fromkeys((*known, *map(_base_name, _checkable(facts))))
+            if len(changed) > len(known):
+                self.tests = replace(self.tests, changed_since=tuple(changed)[-_MOST_CHANGED:])
         self.has_edits = self.has_edits or (line.kind == "edit" and bool(facts.changed_files))
-        self.unrun_tests.update((p, None) for p in map(self._name_of, _checkable(facts)) if _is_test_file(p))
-        self._add_plan(seq, facts.plan)
-        self.settled.update((text, SourcedValue(text, seq)) for text in facts.settled)
+        if facts.changed_files:
+            self.unrun_tests.update((p, None) for p in map(self._name_of, _checkable(facts)) if _is_test_file(p))
+        if facts.plan:
+            self._add_plan(seq, facts.plan)
+        for text in facts.settled:
+            self.settled[text] = SourcedValue(text, seq)
         for text in facts.created:
             if task := _TASK.match(text):
                 self._tasks[task[1]] = task[2]
@@ -257,14 +263,15 @@ class WorkLog:
         )
 
     def _add_environment(self, seq: int, facts: CallFacts, command: str) -> None:
-        folder = facts.folder.strip().strip("\"'")
+        folder = facts.folder.strip().strip("\"'") if facts.folder else ""
         if folder and _is_for_one_command(command, folder):
             folder = self._usual_folder(folder)
         elif folder and not _is_relative(folder):
             # Where the shell is counts more than the folder of one command.
             self._folders = [folder] * 2
-        self._set_folder(seq, folder)
-        is_elsewhere = self._is_elsewhere(command)
+        if folder:
+            self._set_folder(seq, folder)
+        is_elsewhere = bool(facts.shown_head or facts.branch) and self._is_elsewhere(command)
         if facts.shown_head and not is_elsewhere:
             self.shown_head = SourcedValue(facts.shown_head, seq)
         if facts.branch and not is_elsewhere and (self.branch is None or self.branch.value != facts.branch):
@@ -289,9 +296,9 @@ class WorkLog:
         return folder if times[folder] == max(times.values()) else ""
 
     def _set_folder(self, seq: int, folder: str) -> None:
-        if folder and _TEMPORARY.search(folder):
+        if _TEMPORARY.search(folder):
             self.temporary_folder = SourcedValue(folder, seq)
-        elif folder and (self.folder is None or not _is_relative(folder) or _is_relative(self.folder.value)):
+        elif self.folder is None or not _is_relative(folder) or _is_relative(self.folder.value):
             if not self._is_here(folder):
                 self.branch = None  # of the repository before
             self.folder = SourcedValue(folder, seq)
@@ -393,8 +400,6 @@ class WorkLog:
 
     def _add_plan(self, seq: int, plan: Sequence[tuple[str, bool]]) -> None:
         """Replace the plan by a newer list; a call about a single item updates that item."""
-        if not plan:
-            return
         self.changed_since_plan = {}
         # The calls were redacted before they were described.
         items = {text: PlanItem(text, is_done, seq) for text, is_done in plan}
@@ -472,7 +477,8 @@ def _base_name(path: str) -> str:
 
 def _is_temporary(target: str) -> bool:
     # Most targets are paths without any of these.
-    return any(mark in target for mark in ("cd ", "$", "mktemp")) and _IN_TEMPORARY.search(target) is not None
+    may_be = "cd " in target or "$" in target or "mktemp" in target
+    return may_be and _IN_TEMPORARY.search(target) is not None
 
 
 def _is_amended(record: CommitRecord, new_hash: str, title: str) -> bool:

@@ -129,6 +129,10 @@ class PendingCallLine(CallLine):
         put(self, "repeatable", None)
         put(self, "_composed", compose)
 
+    def compose_by(self, compose: Callable[[], CallLine]) -> None:
+        """Replace the function that composes the texts, of a line of which none was read yet."""
+        object.__setattr__(self, "_composed", compose)
+
     @property
     def line(self) -> str:
         return self._texts().line

@@ -86,6 +86,14 @@ def test_it_says_what_it_is_fit_for_and_takes_no_tools(model: LocalModel) -> Non
 
 
 @needs_local
+def test_the_small_model_does_not_go_round_in_circles(model: LocalModel) -> None:
+    asked = request("What is a parser? And what would you do next?", max_tokens=300)
+    lines = [line for line in send(model, "chat_completions", asked).message.text.splitlines() if line.strip()]
+    assert lines
+    assert len(set(lines)) >= 0.8 * len(lines), lines
+
+
+@needs_local
 def test_it_answers_only_whoever_started_it(model: LocalModel) -> None:
     answer = http().post(f"{model.base_url}/v1/chat/completions", json={"messages": []})
     assert answer.status_code == 401

@@ -26,6 +26,10 @@ from perdure.providers.types import ApiMode, Endpoint
 _WATCH_S = 1.0
 
 
+# As its makers advise, and a penalty on repetition: without it the 135M model goes round in circles after a few lines.
+_SMALL_MODEL_SAMPLING = {"temp": 0.2, "top_p": 0.9, "penalty_repeat": 1.15, "penalty_last_n": 256}
+
+
 def serve(model: Path, *, n_ctx: int, api_key: str) -> Any:
     """Start a llama.cpp server on a free loopback port; it lives as long as the returned object."""
     xllamacpp: Any = import_module("xllamacpp")
@@ -43,6 +47,9 @@ def serve(model: Path, *, n_ctx: int, api_key: str) -> Any:
     params.api_keys = [api_key]
     params.ui = False
     params.use_jinja = True
+    if is_packaged(model):
+        for name, value in _SMALL_MODEL_SAMPLING.items():
+            setattr(params.sampling, name, value)
     return xllamacpp.Server(params)
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from perdure import open_store
 from perdure.agent.context_usage import ContextUsage
 from perdure.cli.chat.command_context import ChatCommandContext
-from perdure.cli.chat.controller import ChatController
+from perdure.cli.chat.controller import ChatController, describe_mode
 from perdure.cli.chat.input import Pastes
 from perdure.cli.chat.stored_messages import replay_text
 from perdure.cli.chat.tool_output import output_lines
@@ -24,11 +24,13 @@ from perdure.cli.style import Style
 from perdure.commands.format import gauge_line
 from perdure.commands.search import hit_lines
 from perdure.config.edit import without
+from perdure.config.settings import PermissionMode
 from perdure.core.errors import ToolError
 from perdure.core.events import ToolFinished, ToolOutput
 from perdure.core.messages import Message, ToolCall, assistant, user
 from perdure.core.ports import SearchHit
 from perdure.testing.simulator import Simulator
+from perdure.tools.permissions import MODES
 from perdure.tools.tool import tool_from_function
 from support.typed import chatting
 
@@ -197,3 +199,8 @@ def test_what_make_run_prints_fits_a_narrow_terminal() -> None:
     lines = re.findall(r'@echo "(.*)"$', target.replace("$(BIN)", ".venv/bin"), re.MULTILINE)
     assert len(lines) > 4
     assert [line for line in lines if len(line) > 60 and "$(CURDIR)" not in line] == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_meaning_of_a_mode_fits_the_row_of_a_narrow_terminal(mode: PermissionMode) -> None:
+    assert len(describe_mode(mode)) <= 59

@@ -26,8 +26,8 @@ from perdure.core.ports import KeyValue
 MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 MODE_MEANINGS: dict[PermissionMode, str] = {
     "plan": "reads only; nothing is changed or run",
-    "ask": "asks before every edit and every command that may change something",
-    "edits": "edits files of the workspace; asks before dangerous commands",
+    "ask": "asks before edits and commands that change things",
+    "edits": "edits files here; asks before what is dangerous",
     "all": "never asks",
 }
 # The state in which the store keeps the digests of trusted files.

@@ -16,10 +16,11 @@ from perdure.core import rules
 from perdure.core.errors import InvalidMessage
 from perdure.core.events import CompactionFinished, Event, ModelSwitched, Recovered, TextDelta, TurnFinished
 from perdure.core.messages import Message
+from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import ApiMode, Endpoint
 from perdure.testing.simulator import Call, Fail, Say
 from perdure.tools.runtime import INTERRUPTED
-from support.agents import PROMPT, bench
+from support.agents import PROMPT, KnownModels, bench
 from support.simulator import MODES
 
 
@@ -156,6 +157,32 @@ def test_a_dropped_stream_is_recorded_as_unreported_and_its_text_as_a_cut_reply(
         assert b.agent.chat("again") == "Whole answer."
         cut, whole = (e.message for e in b.store.log.originals(result.session_id) if e.message.role == "assistant")
         assert (cut.cut_off, whole.cut_off) == ("transport", None)
+
+
+class FreeModels(KnownModels):
+    """An embedded model: no call costs anything."""
+
+    def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
+        return 0.0
+
+
+@pytest.mark.spec("A4", "A5")
+@pytest.mark.parametrize(("models", "cost"), [(FreeModels(), 0.0), (KnownModels(), None)])
+def test_a_call_that_ended_unreported_costs_nothing_where_no_call_does(
+    tmp_path: Path, models: KnownModels, cost: float | None
+) -> None:
+    with bench(tmp_path, Say("Half an answer that never ends", drop_after=2), models=models) as b:
+        totals = b.store.ledger.totals(b.agent.run_conversation("hi").session_id)
+        assert (totals.unreported_calls, totals.least_cost_usd) == (1, cost)
+
+
+def test_advice_names_fallbacks_only_where_there_is_none_yet(tmp_path: Path) -> None:
+    spare = Endpoint("custom", "", "chat_completions", "m-2")
+    for number, fallbacks in enumerate(((), (spare,))):
+        with bench(tmp_path / str(number), *[Fail(status=500)] * 2, fallbacks=fallbacks) as b:
+            error = b.agent.run_conversation("hi").error or ""
+            assert ("under fallback_providers in config.yaml would" in error) is not bool(fallbacks)
+            assert ("every service of fallback_providers has failed" in error) is bool(fallbacks)
 
 
 @pytest.mark.spec("J4")

@@ -304,6 +304,76 @@ def test_one_key_answers_an_approval_and_the_rest_of_its_word_is_dropped(
 
 
 @pytest.mark.usefixtures("_home")
+def test_a_command_at_an_approval_is_no_reason_of_a_refusal(tmp_path: Path) -> None:
+    removes = Say(calls=(Call("terminal", {"command": "rm -rf precious"}),))
+    with Simulator(script=[removes, "As you wish."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("remove it\r")
+        chat.see("[y]es, once", "In the folder ")
+        chat.type("/undo files\r")
+        chat.wait_for(lambda: "/undo is a command, and no reason" in getattr(chat.chat._panel, "notice", ""))
+        chat.type("/context\r")
+        chat.see("tool outputs")
+        chat.type("/tmp is not yours\r")
+        chat.see("As you wish.")
+        assert "the user refused: “/tmp is not yours”" in str(sim.requests[-1].body)
+        chat.type("\x04")
+        assert chat.end() == 0
+
+
+@pytest.mark.usefixtures("_home")
+def test_what_is_asked_every_time_offers_nothing_lasting(tmp_path: Path) -> None:
+    with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        request = ApprovalRequest("cat ~/.ssh/id_rsa", "it reads credentials", is_lasting=False)
+        answers: list[ApprovalAnswer | Refusal] = []
+        asking = threading.Thread(target=lambda: answers.append(LoopThread().run(chat.chat.questions.approve(request))))
+        asking.start()
+        chat.see("[y]es, once · [n]o, and say what to do instead")
+        assert "ession" not in chat.shown
+        chat.type("so what\r")
+        asking.join(30)
+        assert answers == [Refusal("so what")]
+        chat.type("\x04")
+        assert chat.end() == 0
+
+
+@pytest.mark.usefixtures("_home")
+@pytest.mark.parametrize(("word", "seen"), [("help", "/compress [focus]"), ("?", "/compress [focus]"), ("exit", "")])
+def test_a_bare_word_that_is_a_command_elsewhere_is_not_sent_to_the_model(tmp_path: Path, word: str, seen: str) -> None:
+    with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type(f"{word}\r")
+        chat.see(seen)
+        if seen:
+            chat.type("quit\r")
+        assert chat.end() == 0
+        assert sim.requests == []
+
+
+@pytest.mark.usefixtures("_home")
+def test_a_command_about_the_view_waits_for_the_compaction_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAGER", "/no/such/pager")
+    script = ["Yes. " * 900] * 4 + [Say("Slow. " * 20, chunk_delay_s=0.2)]
+    with Simulator(script=script) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        for n in range(4):
+            chat.type(f"question {n}\r")
+            chat.wait_for(lambda n=n: len(sim.requests) > n and not chat.chat._is_working)
+        chat.type("the last one\r")
+        chat.see("Slow.")
+        chat.type("/compact\r")
+        chat.see("then: /compact")
+        chat.type("/handoff\r")
+        chat.see("then: /handoff")
+        chat.type("/help\r")
+        chat.see("/insights [days]")
+        chat.see("END OF PERDURE HANDOFF")
+        assert "Nothing was compacted" not in chat.shown
+
+
+@pytest.mark.usefixtures("_home")
 def test_a_sentence_typed_slowly_at_an_approval_grants_nothing(tmp_path: Path) -> None:
     with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
         chat.see("/help lists")

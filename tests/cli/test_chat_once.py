@@ -14,7 +14,7 @@ import pytest
 from perdure.cli.chat.command import _model_settings
 from perdure.config.load import load
 from perdure.providers.registry import is_endpoint_of
-from perdure.testing.simulator import Fail, Say, Simulator
+from perdure.testing.simulator import Call, Fail, Say, Simulator
 from support.forked import fork
 
 STEERING = "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b[6n \x9b5n \u202egnp.exe\b done"
@@ -101,6 +101,28 @@ def test_a_model_that_is_not_there_is_named_by_the_option_that_chose_it(tmp_path
     assert "`model.name`, or -m" in run.stderr
     assert "Choose another model with -m NAME" in run.stderr
     assert "refused again" not in run.stderr
+
+
+def test_a_call_that_nobody_could_approve_is_named_with_what_allows_it(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home")}
+    removes = Say(calls=(Call("terminal", {"command": "rm -rf ./scratch"}),))
+    with Simulator(script=[removes, "I may not."] * 2) as sim:
+        options = ["--set", f"model.base_url={sim.base_url}", "-m", "m-1", "-q", "clean up"]
+        for extra, is_said in ((), True), (("--mode", "plan"), False):
+            command = [sys.executable, "-m", "perdure", *options, *extra]
+            run = subprocess.run(command, input="", env=environ, cwd=tmp_path, capture_output=True, text=True)
+            assert (run.returncode, run.stdout) == (0, "I may not.\n")
+            assert ("refused, because -q asks nobody: terminal rm -rf ./scratch." in run.stderr) is is_said
+            assert ("by a rule of permissions.allow: terminal(rm -rf ./scratch)" in run.stderr) is is_said
+            assert ("--resume last` goes on as a chat, which asks" in run.stderr) is is_said
+
+
+def test_an_option_without_its_question_points_to_the_pipe(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "perdure", "-q"]
+    run = subprocess.run(command, input="hi", env=environ, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "Option '-q' requires an argument. Or pipe the question in, without -q." in run.stderr
 
 
 def test_the_embedded_model_is_named_as_in_the_chat() -> None:

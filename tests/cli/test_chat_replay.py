@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, open_store
+from perdure.cli.chat.shell import ShellRun
 from perdure.cli.chat.stored_messages import markdown_lines, replay_text
 from perdure.cli.style import Style
 from perdure.commands.format import when
-from perdure.core.messages import CUT_OFF, ToolCall, ToolState, assistant, tool_result, user
+from perdure.core.messages import CUT_OFF, Message, TextPart, ToolCall, ToolState, assistant, tool_result, user
 from perdure.store.records import StoredEvent
 from perdure.testing.simulator import Call, Say, Simulator
 from support.store import compacted
@@ -54,6 +55,16 @@ def test_words_and_calls_are_shown_and_results_are_not(home: Path) -> None:
     text = shown(home, session_id)
     assert text.startswith("› Is it done?\nLet me look.\n\n● terminal echo a-result\nIt is done.\n")
     assert text.count("a-result") == 1
+
+
+def test_a_command_of_the_users_own_is_no_attachment(home: Path) -> None:
+    home.mkdir()
+    ran = ShellRun("ls", "a.txt", 0, 0.1)
+    with open_store(home / "perdure.db") as store:
+        session = store.create()
+        for said, attached in (("delete it", ran.context), ("see this", "File a.txt:\nx")):
+            store.append(session.id, [Message("user", (TextPart(said), TextPart(attached)))])
+    assert "› delete it\n› see this [1 attachment]\n" in shown(home, session.id)
 
 
 def test_calls_that_failed_were_refused_or_stopped_are_marked_as_when_they_ended(home: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_key_that_nobody_checks_is_stored_and_called_so(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["localhost:8000/v1"], "did you mean http://localhost:8000/v1?"),
+        (["example.org:8000/v1"], "did you mean https://example.org:8000/v1?"),
         (["openai", "http://127.0.0.1:9/v1"], "openai takes no address"),
         (["antropic", "http://127.0.0.1:9/v1"], "login http://127.0.0.1:9/v1"),
         (["custom", "ftp://127.0.0.1/"], "is no address"),
@@ -250,8 +250,23 @@ def test_an_address_without_its_api_path_is_completed(home: Path) -> None:
         assert (wrong.exit_code, "this key is wrong" in wrong.output) == (1, True), wrong.output
         answer = ("from now on?", "\n")
         shown = perdure_in_terminal(home, "login", root, typed=f"{KEY}\n", prompt="Enter for none", then=answer)
-        assert (shown.status, f"Address: {sim.base_url}" in shown.out) == (0, True), shown.out
+        assert (shown.status, f"Server:  {sim.base_url}" in shown.out) == (0, True), shown.out
         assert route_of(load().settings).main.base_url == sim.base_url
+
+
+def test_a_server_of_this_machine_needs_no_scheme(home: Path) -> None:
+    with Simulator(api_key=KEY, models=("m-1",)) as sim:
+        place = sim.base_url.removeprefix("http://")
+        result = CliRunner().invoke(cli, ["login", place], input=KEY, catch_exceptions=False)
+    assert (result.exit_code, f"for {sim.root_url}" in result.output) == (0, True), result.output
+
+
+def test_the_api_of_a_server_that_is_down_is_assumed_where_most_have_it(home: Path) -> None:
+    with Simulator(models=("m-1",)) as sim:
+        root = sim.root_url
+    shown = CliRunner().invoke(cli, ["login", root], input=KEY, catch_exceptions=False).output
+    assert f"{root} does not answer now; its API is assumed at {root}/v1" in shown
+    assert f"config set model.base_url {root}/v1" in shown
 
 
 def test_another_path_of_the_configured_server_is_offered(home: Path) -> None:

@@ -106,6 +106,16 @@ def test_export_and_import_bring_everything_to_another_home(home: Path, tmp_path
     assert "$0.2500" in perdure(other, "usage", wanted).out
 
 
+def test_a_markdown_file_gets_markdown(home: Path, tmp_path: Path) -> None:
+    (wanted,) = [i for i in ids(home) if "widgets" in perdure(home, "sessions", "show", i).out]
+    file = tmp_path / "talk.md"
+    assert perdure(home, "sessions", "export", wanted, "-o", str(file)).status == 0
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert "## You · " in text
+    assert '"role"' not in text
+
+
 @pytest.mark.spec("I9")
 def test_message_lists_go_out_and_come_in(home: Path, tmp_path: Path) -> None:
     (wanted,) = [i for i in ids(home) if "widgets" in perdure(home, "sessions", "show", i).out]

@@ -124,6 +124,7 @@ def test_ordinary_messages_and_paths_are_no_commands(chat_surface: FakeSurface) 
 def test_an_unknown_command_gets_a_did_you_mean(chat_surface: FakeSurface) -> None:
     assert chat_surface.do("/comprss").text == "There is no command /comprss. Did you mean /compress?"
     assert "/help lists" in chat_surface.do("/zzz").text
+    assert chat_surface.do("/compac").text.endswith("Did you mean /compact?")
 
 
 def test_swapped_letters_are_likelier_than_a_missing_one(chat_surface: FakeSurface) -> None:
@@ -251,6 +252,7 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(chat_surf
     # One word: several may be found by their meaning, as soon as it has been read in the background.
     assert chat_surface.do("/search xylophone").text.startswith("Nothing found")
     assert chat_surface.do("/expand m:99999").level == "error"
+    assert chat_surface.do("/expand 2").text == chat_surface.do("/expand m:2").text
 
 
 @pytest.mark.spec("I5")
@@ -477,7 +479,7 @@ def test_compress_tells_apart_a_written_summary_a_digest_and_a_failure(
     assert len(b.store.history(session_id or "").entries) == before
     written = "## Goal\nTo know the ports.\n## Critical Context\nThe port is 8003.\n"
     done = with_engine(ContextCompressor(context_length=8_000), Scripted(written)).do("/compress ports")
-    assert done.text.startswith("Compacted.")
+    assert done.text.startswith("Compacted: a handoff written by scripted-1 ")
     assert f"tokens in {before} messages" in done.text
 
 

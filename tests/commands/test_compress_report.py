@@ -65,7 +65,7 @@ def test_done_by_a_model_tells_tokens_and_messages_before_and_after(tmp_path: Pa
     with bench(tmp_path) as b:
         said = compress(_desk(b, ContextCompressor(), lambda prompt, *, max_tokens: Summary(SUMMARY, "m-1")), "")
         assert said.level == "info"
-        assert said.text.startswith("Compacted.\n")
+        assert said.text.startswith("Compacted: a handoff written by m-1 covers 13 messages.\n")
         assert re.search(r"before \S+\s+[\d,.k]+ tokens in 20 messages", said.text)
         assert re.search(r"after  \S+\s+[\d,.k]+ tokens in \d+ messages", said.text)
 

@@ -162,6 +162,9 @@ def test_bad_key_wrong_model_and_wrong_address_each_say_what_where_and_what_to_t
         wrong = Endpoint("custom", f"{sim.root_url}/nowhere", "chat_completions", "m-known")
         with pytest.raises(ProviderError, match=r"nothing at this address.*Check `model.base_url`"):
             asyncio.run(once().send(wrong, request("hi")))
+        without_path = Endpoint("custom", sim.root_url, "chat_completions", "m-known")
+        with pytest.raises(ProviderError, match=rf"Most end in /v1: try {sim.root_url}/v1\."):
+            asyncio.run(once().send(without_path, request("hi")))
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ ADVICE: dict[ErrorKind, str] = {
     "bad_request": "It would be refused again as it is: change what it names, or choose another model with /model.",
 }
 
+_ANY_USAGE = CanonicalUsage(input_tokens=1_000_000, output_tokens=1_000_000)
+
 PARTIAL_REPLY_ADVICE = "The reply so far is kept, and the model reads it: ask it to continue."
 
 # What differs where no one can give a command: in a scheduled run.
@@ -124,7 +126,12 @@ def lower_output_cap(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
 
 
 def advice(
-    verdict: ErrorVerdict, attempts: Attempts, *, is_unattended: bool = False, has_partial_reply: bool = False
+    verdict: ErrorVerdict,
+    attempts: Attempts,
+    *,
+    is_unattended: bool = False,
+    has_partial_reply: bool = False,
+    has_fallbacks: bool = False,
 ) -> str:
     """Build the final error message: what happened, what was tried, what to do next."""
     tried, count = "", attempts.compactions
@@ -137,7 +144,9 @@ def advice(
     if is_unattended:
         what_next = UNATTENDED_ADVICE.get(verdict.kind, what_next)
     elif verdict.kind == "bad_request" and verdict.status == 404:  # its text says what to check
-        what_next = "Choose another model with /model."
+        what_next = "Choose another model with /model." if "no model" in text else ""
+    if has_fallbacks:
+        what_next = what_next.replace(_FALLBACK, "So far every service of fallback_providers has failed, too.")
     if verdict.remedy is not None:
         what_next = verdict.remedy
     elif has_partial_reply and verdict.kind in ("transport", "overloaded"):
@@ -388,7 +397,9 @@ class ModelCaller:
 
     def _call_record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
         """Build the ledger record of a call and count its cost for the turn."""
-        cost = self._parts.models.cost_usd(record.endpoint, usage) if usage.reported else None
+        cost = self._parts.models.cost_usd(record.endpoint, usage if usage.reported else _ANY_USAGE)
+        if not usage.reported and cost:  # free of charge, whatever it used; or unknown
+            cost = None
         self._calls.append(CallCost(usage, cost))
         return record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
 
@@ -416,6 +427,7 @@ class ModelCaller:
                 attempts,
                 is_unattended=self._live.options.unattended is not None,
                 has_partial_reply=bool(failure.partial_text.strip()),
+                has_fallbacks=len(self._parts.routes.route.endpoints) > 1,
             )
             raise ProviderError(
                 ErrorVerdict(verdict.kind, message, verdict.status, verdict.context_limit), failure.where

@@ -154,7 +154,8 @@ def _database(store: SessionStore) -> Check:
     if problems := check.problems:
         detail = f"{len(problems):,} damaged; the first: {problems[0]}"
         return Check("database", "broken", detail, "`perdure sessions verify` lists them; restore them from a backup")
-    detail = f"last used: {newest[0].title or newest[0].id}" if newest else "no conversations yet"
+    title = f"“{newest[0].title}”" if newest and newest[0].title else ""
+    detail = f"newest conversation: {title or newest[0].id}" if newest else "no conversations yet"
     rest = "" if check.is_complete else "; `perdure sessions verify` checks all of it"
     return Check("database", "ok", f"opens and reads; {detail}{rest}")
 

@@ -72,6 +72,8 @@ def _plain_usage_error(error: click.UsageError, ctx: click.Context) -> click.Usa
     ctx.find_root().info_name = _runnable("perdure chat").removesuffix(" chat")  # as in "Try 'perdure --help'"
     if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
         message += ". A question goes behind -q, in quotes."
+    if isinstance(error, click.BadOptionUsage) and error.option_name in ("-q", "--question"):
+        message += " Or pipe the question in, without -q."
     text = fit(f"Error: {message}", err=True).removeprefix("Error: ")  # click adds the prefix again
     return click.UsageError(text, error.ctx)
 

@@ -173,13 +173,16 @@ def _at_address(url: str) -> ProviderSpec | ServerAddress:
     from urllib.parse import urlsplit
 
     from perdure.config.api_keys import origin_of
+    from perdure.core.addresses import is_local_url
     from perdure.providers.registry import find_provider_by_url
 
     row, origin = find_provider_by_url(url), origin_of(url)
     if row is not None and row.needs_key:
         return row
     if origin is None:
-        hint = f"did you mean http://{url}?" if "://" not in url else "one looks like http://127.0.0.1:8000/v1."
+        if "://" not in url and is_local_url(f"http://{url}"):  # only here is plain http safe to assume
+            return _at_address(f"http://{url}")
+        hint = f"did you mean https://{url}?" if "://" not in url else "one looks like http://127.0.0.1:8000/v1."
         raise click.UsageError(f"{url!r} is no address; {hint}")
     return ServerAddress(origin, origin + urlsplit(url).path.rstrip("/"))
 
@@ -244,16 +247,19 @@ def _names_of(row: ProviderSpec) -> tuple[str, str]:
 def _complete_address(target: ServerAddress, key: str | None) -> ServerAddress:
     """Add /v1 to an address where the server's API is there and not at the address itself."""
     from perdure.core.errors import ConfigError
-    from perdure.providers.model_probe import with_api_path
+    from perdure.providers.model_probe import request_listing, with_api_path
     from perdure.providers.routes import endpoint_for
 
     try:
         endpoint = endpoint_for("custom", model="?", base_url=target.url, lookup=lambda name: None, api_key=key)
         url = with_api_path(endpoint).base_url
+        if url == target.origin and request_listing(endpoint).status is None:
+            echo(f"Server:  {url} does not answer now; its API is assumed at {url}/v1, as that of most is")
+            return ServerAddress(target.origin, f"{url}/v1")
     except ConfigError:  # the check reports it
         return target
     if url.rstrip("/") != target.url:
-        echo(f"Address: {url}, where this server's API is")
+        echo(f"Server:  {url}, where its API is")
         return ServerAddress(target.origin, url)
     return target
 

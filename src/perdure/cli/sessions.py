@@ -221,19 +221,25 @@ def export(flags: dict[str, str], any_id: str, output: Path | None, messages: bo
     """Write a conversation to a file.
 
     As JSONL of our own, everything is in it: messages, sessions, handoffs, usage, events, tool outputs. It can be
-    imported anywhere. As a list of messages it is what other programs read.
+    imported anywhere. As a list of messages it is what other programs read. A file that ends in .md gets Markdown, to
+    be read.
 
     \b
     Examples:
       perdure sessions export c_1m7g -o talk.jsonl
+      perdure sessions export c_1m7g -o talk.md
       perdure sessions export c_1m7g --messages > talk.json
     """
+    from perdure.cli.chat.stored_messages import markdown_lines
     from perdure.cli.usage import open_cli_store
 
     with open_cli_store(flags) as store:
         conversation = store.conversations.get(any_id)
-        if messages:
-            lines: Iterable[str] = [json.dumps(store.transfer.export_messages(any_id), ensure_ascii=False, indent=1)]
+        if not messages and output is not None and output.suffix.lower() in (".md", ".markdown"):
+            entries = store.log.originals(any_id)
+            lines: Iterable[str] = markdown_lines(conversation.title or conversation.id, entries)
+        elif messages:
+            lines = [json.dumps(store.transfer.export_messages(any_id), ensure_ascii=False, indent=1)]
         else:
             lines = store.transfer.export_jsonl(any_id)
         if output is None:

@@ -97,14 +97,21 @@ class Commands:
     def __iter__(self) -> Iterator[Command]:
         return iter(self._commands.values())
 
+    def find(self, text: str) -> Command | None:
+        """Return the command that a line names, by its name or an alias; None for any other line."""
+        if not is_command(text):
+            return None
+        name = text.strip().removeprefix("/").partition(" ")[0].lower()
+        return self._commands.get(name) or self._by_alias.get(name)
+
     def dispatch(self, surface: CommandContext, text: str) -> CommandResult | None:
         """Run a typed slash command and return its result; None for an ordinary message. Never raises for any input."""
         if not is_command(text):
             return None
         name, _, argument = text.strip().removeprefix("/").partition(" ")
-        command = self._commands.get(name.lower()) or self._by_alias.get(name.lower())
+        command = self.find(text)
         if command is None:
-            near = _nearest(name.lower(), list(self._commands))
+            near = _nearest(name.lower(), [*self._commands, *self._by_alias])
             hint = f"Did you mean /{near}?" if near is not None else "/help lists what there is."
             if name.lower() in SHELL_COMMANDS:
                 hint = f"Outside the chat, `perdure {name.lower()}` does that."

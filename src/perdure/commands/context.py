@@ -46,8 +46,8 @@ def compress(surface: CommandContext, argument: str) -> CommandResult:
 def _lines(report: CompactionReport, messages_before: int) -> list[str]:
     if report.outcome == "nothing_to_do" and report.message:
         return [report.message, *report.notices]
-    # A digest's own message names its reason.
-    has_headline = report.outcome == "digest" and bool(report.message)
+    # It says who wrote the handoff, or why no model did.
+    has_headline = report.outcome in ("compacted", "digest") and report.message.startswith("Compacted")
     lines = [report.message if has_headline else _HEADLINES[report.outcome]]
     if report.outcome in ("compacted", "digest"):
         before, after = report.before_tokens, report.after_tokens

@@ -137,8 +137,9 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
     at = _turn_start(surface, argument or "1")
     if at is None:  # never: a number was given
         return CommandResult("There is nothing to retry.", "error")
+    old = surface.store.conversations.get(_here(surface)).id
     _fork(surface, at)
-    return CommandResult(f"Asking again: “{_short(at)}”", then_send=_again(at))
+    return CommandResult(f"Asking again in a branch: “{_short(at)}”. /resume {old} goes back.", then_send=_again(at))
 
 
 def _fork(surface: CommandContext, at: Entry | None) -> str:

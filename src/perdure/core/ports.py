@@ -31,6 +31,8 @@ class ApprovalRequest:
     is_lasting: bool = True
     # Whether the action is one line and a diff.
     has_diff: bool = False
+    # Where a command would run; "" for other calls.
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,7 +276,7 @@ def reply_error(kind: ErrorKind, line: str, *, partial_text: str = "") -> Provid
 
 def truncated_reply_error(partial_text: str) -> ProviderError:
     """Return the error for a stream that ended without its last event: it must not enter the history."""
-    line = "the reply ended before it was complete and was discarded"
+    line = "the reply ended before it was complete"
     return reply_error("transport", line, partial_text=partial_text)
 
 

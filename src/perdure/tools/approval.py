@@ -102,14 +102,11 @@ class ApprovalGuard:
             pending = [item for item in items if not (KINDS[item.kind].is_lasting and item.key in allowed)]
             if not pending:
                 return
-            answer = await self._ask(tool, arguments, pending, scope.call_id)
+            answer = await self._ask(tool, arguments, pending, scope)
             if isinstance(answer, Refusal) or answer not in ("once", "session", "always"):
                 words = answer.words if isinstance(answer, Refusal) else ""
                 if self._approver is None:
-                    raise ToolError(
-                        f"{_denial_message(tool, pending, 'no one is available to approve it')} "
-                        f"{_describe_advance(facts, pending)}"
-                    )
+                    raise ToolError(f"{_denial_message(tool, pending, UNATTENDED)} {_describe_advance(facts, pending)}")
                 raise ToolError(_denial_message(tool, pending, "the user refused", words=words))
             await self._store_answer(answer, pending, scope.user)
 
@@ -174,8 +171,7 @@ class ApprovalGuard:
         # The shell parser is imported with the first command, in this thread.
         from perdure.tools.shell_safety.analyzer import ShellContext, analyze_command
 
-        key = scope.conversation_id or scope.task_id
-        state = self._shell_state(key) if self._shell_state is not None else None
+        state = self._state(scope)
         context = ShellContext(
             workspace=self._root,
             folder=state.folder if state is not None else self._root,
@@ -185,6 +181,17 @@ class ApprovalGuard:
             is_project_program=_ProjectPrograms(self._root, state),
         )
         return analyze_command(command, context)
+
+    def _state(self, scope: ToolScope) -> ShellState | None:
+        return self._shell_state(scope.conversation_id or scope.task_id) if self._shell_state is not None else None
+
+    def _folder(self, scope: ToolScope) -> str:
+        """Return the folder a command would run in, below the home folder from `~` on."""
+        state = self._state(scope)
+        folder = state.folder if state is not None else self._root
+        if folder.is_relative_to(self._home):
+            return escape_invisible((Path("~") / folder.relative_to(self._home)).as_posix())
+        return escape_invisible(folder.as_posix())
 
     def _writes(self, path: str) -> Iterator[ApprovalItem]:
         """Yield the risks of writing to a path, judged like a redirect in the shell."""
@@ -207,7 +214,7 @@ class ApprovalGuard:
         return PathZones.at(self._root, self._root, self._home, _LinkResolver())
 
     async def _ask(
-        self, tool: Tool, arguments: Mapping[str, Any], items: list[ApprovalItem], call_id: str
+        self, tool: Tool, arguments: Mapping[str, Any], items: list[ApprovalItem], scope: ToolScope
     ) -> ApprovalAnswer | Refusal:
         if self._approver is None:
             return "no"
@@ -218,9 +225,10 @@ class ApprovalGuard:
             reason=escape_invisible("; ".join(f"{item.why}: {item.what}" for item in items)),
             covers=_describe_coverage(items),
             dangerous=tuple(self._locate(escape_invisible(item.what), action) for item in items),
-            call_id=call_id,
+            call_id=scope.call_id,
             is_lasting=any(KINDS[item.kind].is_lasting for item in items),
             has_diff=bool(lines),
+            folder=self._folder(scope) if tool.command_parameter is not None else "",
         )
         return await self._approver.approve(request)
 
@@ -398,7 +406,7 @@ def _describe_coverage(items: list[ApprovalItem]) -> str:
     """Describe which later calls the answers "session" and "always" would allow as well."""
     kinds = list(dict.fromkeys(_coverage_name(item) for item in items if KINDS[item.kind].is_lasting))
     if not kinds:
-        return "This is asked every time: “session” and “always” allow it this once only."
+        return "This is asked every time."
     rest = "" if all(KINDS[item.kind].is_lasting for item in items) else " The rest is asked every time."
     listed = " and ".join(kinds)
     keys = " ".join(dict.fromkeys(shlex.quote(item.key) for item in items if KINDS[item.kind].is_lasting))
@@ -415,6 +423,10 @@ def _coverage_name(item: ApprovalItem) -> str:
     if item.kind == "unknown-program":
         return f"every call of {item.key.removeprefix('program:')}"
     return "this very command" if item.kind == "run-command" else f"everything of the kind {item.key}"
+
+
+# In the denial of a call that nobody could be asked about.
+UNATTENDED = "no one is available to approve it"
 
 
 def _denial_message(tool: Tool, items: list[ApprovalItem], reason: str, *, words: str = "") -> str:

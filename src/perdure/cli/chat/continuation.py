@@ -77,7 +77,7 @@ def _elsewhere(store: SessionStore, *, is_question: bool) -> Resumption:
             f" `perdure chat --resume {chat.id} -q …` asks there"
         )
     note = (
-        f"No chat was in this folder yet: this is the newest one, of {folder}. Tools work in this folder all the same;"
+        f"No chat was in this folder yet: this is the newest one, of {folder}. Tools work in {Path.cwd()};"
         " /new begins another chat."
     )
     return Resumption(chat.id, (note,))

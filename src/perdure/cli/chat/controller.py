@@ -13,7 +13,7 @@ from pathlib import Path
 from perdure.app.model_choices import unlisted_notice
 from perdure.app.runtime import UNSTARTED
 from perdure.cli.chat.command_context import ChatCommandContext, Progress
-from perdure.cli.chat.input import Attached, attach
+from perdure.cli.chat.input import Attached, as_command, attach
 from perdure.cli.chat.shell import ShellRun, UserShell, is_shell_line
 from perdure.cli.chat.status import (
     choice_line,
@@ -234,6 +234,7 @@ class ChatController:
 
     def answer(self, line: str, progress: Progress, *, pasted: Sequence[str] = ()) -> Answer:
         """Process one line; errors become the answer. `pasted` are the parts that were not typed."""
+        line = as_command(line)
         try:
             if is_shell_line(line, pasted):
                 return self._run_shell(line[1:].strip(), progress)

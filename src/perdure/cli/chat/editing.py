@@ -43,8 +43,11 @@ class ChatCompleter(Completer):
 
     def _commands(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         for command in desk.commands:
-            if f"/{command.name}".startswith(typed.lower()):
-                yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
+            # An alias only where the name does not begin so: one row for each command, unless both fit.
+            for name in (command.name, *command.aliases):
+                if f"/{name}".startswith(typed.lower()) and (name == command.name or len(typed) > 1):
+                    display = command.usage.replace(f"/{command.name}", f"/{name}", 1)
+                    yield Completion(f"/{name}", -len(typed), display=display, display_meta=command.summary)
 
     def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         """Yield completions for conversations other than the current one, those of this project first."""

@@ -32,6 +32,15 @@ _MARK_CHARS = 80
 _END = "\x1b[201~"
 
 
+# What leaves, or helps, in a shell and in other chats; here it would be sent to the model, at the price of the window.
+_BARE_COMMANDS = {"exit": "/quit", "quit": "/quit", ":q": "/quit", "help": "/help", "?": "/help"}
+
+
+def as_command(line: str) -> str:
+    """Return the command that a line means which is nothing but one of these words; any other line unchanged."""
+    return _BARE_COMMANDS.get(line.strip().lower(), line)
+
+
 class Pastes:
     """Long pastes by number; a placeholder replaces each in the input line."""
 

@@ -7,12 +7,13 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from perdure.agent.callbacks import status_line
 from perdure.agent.turn import NO_ANSWER
+from perdure.cli.chat.activity import named_call
 from perdure.cli.chat.command_context import SCRIPT_ENDED, ChatCommandContext, ChatUser
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.markdown import hanging_indent, lines_of
@@ -24,12 +25,22 @@ from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
 from perdure.config.env import is_dumb
 from perdure.core.display import strip_controls
-from perdure.core.events import CompactionFinished, Event, Notice, Recovered, RetryScheduled, TurnFinished
+from perdure.core.events import (
+    CompactionFinished,
+    Event,
+    Notice,
+    Recovered,
+    RetryScheduled,
+    ToolFinished,
+    TurnFinished,
+)
 from perdure.core.messages import Message
 from perdure.providers.registry import is_own_host, missing_key
+from perdure.tools.approval import UNATTENDED, advance_rules
 
 # 128 + SIGPIPE, which Python ignores: what a shell reports for other tools in a pipe.
 _UNREAD = 141
+_MOST_RULES = 3
 
 
 def ask_once(
@@ -44,13 +55,16 @@ def ask_once(
         print("perdure: there is no question; give one with -q, or pipe it in", file=sys.stderr)
         return 2
     progress = StatusRow(sys.stderr) if not as_json and sys.stderr.isatty() and not is_dumb() else None
-    writer = _EventWriter(lambda: surface.interrupt())
-    person = ChatUser(hear=writer.write if as_json else progress.hear if progress is not None else _print_notices)
+    writer, refusals = _EventWriter(lambda: surface.interrupt()), _Refusals()
+    hear = writer.write if as_json else progress.hear if progress is not None else _print_notices
+    person = ChatUser(hear=hear if as_json else refusals.before(hear))
     surface = ChatCommandContext(flags, session_id=session_id, person=person)
     try:
         result = all_commands(surface.custom_commands).dispatch(surface, text)
         if result is None:
             code = _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), progress, as_json=as_json)
+            for line in refusals.lines():
+                _print(f"perdure: {runnable(line)}", sys.stderr)
             return _UNREAD if writer.is_closed else code
         if result.then_send is not None:
             _print(f"perdure: {result.text}", sys.stderr)
@@ -120,6 +134,40 @@ def _name(surface: ChatCommandContext, text: str) -> None:
     conversations, session_id = surface.store.conversations, surface.session_id
     if session_id is not None and text and not conversations.get(session_id).title:
         conversations.set_title(session_id, title_of(text))
+
+
+class _Refusals:
+    """The calls of a question that were refused because nobody is asked."""
+
+    def __init__(self) -> None:
+        self._calls: list[str] = []
+        self._rules: dict[str, None] = {}
+
+    def before(self, hear: Callable[[Event], None]) -> Callable[[Event], None]:
+        """Return a listener that notes refusals before it passes events on."""
+
+        def listen(event: Event) -> None:
+            self._take(event)
+            hear(event)
+
+        return listen
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, ToolFinished) and event.state == "refused" and UNATTENDED in event.result.text:
+            self._calls.append(named_call(event.call))
+            self._rules.update(dict.fromkeys(advance_rules(event.result.text)))
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was refused, and how it is asked about or allowed."""
+        if not self._calls:
+            return
+        more = f" and {len(self._calls) - 1} more" if self._calls[1:] else ""
+        yield (
+            f"refused, because -q asks nobody: {self._calls[0]}{more}. `perdure --resume last` goes on as a chat, which"
+            " asks; --mode all allows everything without asking."
+        )
+        if rules := list(self._rules)[:_MOST_RULES]:
+            yield f"To allow it by a rule of permissions.allow: {', '.join(rules)}"
 
 
 def _print_notices(event: Event) -> None:

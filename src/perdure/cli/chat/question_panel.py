@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -110,6 +111,15 @@ class QuestionPanel:
                 out += [self._text[at:start], ink.bad(self._text[start:end])]
                 at = end
         return ink.bad(_POINTER) + before + "".join(out) + self._text[at : row.end]
+
+
+_REST_OF_NO = re.compile(r"^(?:o?\s*[,;:.]\s*|o(?:\s+|$))", re.IGNORECASE)
+
+
+def refusal(text: str) -> str:
+    """Return the answer for a reason typed behind the key `n`, possibly as the rest of “no, …”."""
+    words = _REST_OF_NO.sub("", text, count=1).strip()
+    return f"no, {words}" if words else "no"
 
 
 def lasting_rows(question: PendingQuestion, width: int, ink: Style) -> Iterator[str]:

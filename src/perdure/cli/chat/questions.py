@@ -24,6 +24,8 @@ _ANSWERS: dict[str, ApprovalAnswer] = {
 _NO = frozenset({"", "n", "no"})
 _NO_BEFORE = re.compile(r"no?\s*[,;:.]\s*(?=\S)", re.IGNORECASE)
 APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o, and say what to do instead"
+# Where an answer covers this one call whatever it is.
+ONCE_HINT = "[y]es, once · [n]o, and say what to do instead"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,11 +41,18 @@ class PendingQuestion:
     choices: tuple[str, ...] = ()
     # Whether a single key answers.
     is_approval: bool = False
+    # Whether an approval may be given for more than this call.
+    is_lasting: bool = True
     # Whether all but the first line of the text is a diff.
     has_diff: bool = False
     # The tool call that waits for it; "" where it is not about one.
     call_id: str = ""
     answer: concurrent.futures.Future[str] = field(default_factory=concurrent.futures.Future)
+
+    @property
+    def keys(self) -> str:
+        """The keys that answer."""
+        return "" if not self.is_approval else "ysan" if self.is_lasting else "yn"
 
     def reply(self, text: str) -> None:
         if not self.answer.done():
@@ -65,14 +74,16 @@ class TerminalQuestions:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
         """Ask for approval; anything but a clear yes is a no, and other words go to the model with it."""
-        notes = tuple(note for note in (request.reason, runnable(request.covers)) if note)
+        folder = f"In the folder {request.folder}." if request.folder else ""
+        notes = tuple(note for note in (request.reason, folder, runnable(request.covers)) if note)
         text = f"May this run?  {request.action}"
         question = PendingQuestion(
             text,
-            APPROVAL_HINT,
+            APPROVAL_HINT if request.is_lasting else ONCE_HINT,
             notes=notes,
             marked=request.dangerous,
             is_approval=True,
+            is_lasting=request.is_lasting,
             has_diff=request.has_diff,
             call_id=request.call_id,
         )

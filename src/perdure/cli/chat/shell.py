@@ -27,6 +27,10 @@ _LAST_LINES = 20
 _CHUNK = 65_536
 
 
+# How the part of a message begins that quotes a command of the user's own.
+USER_SHELL = "<user-shell>"
+
+
 @dataclass(frozen=True, slots=True)
 class ShellRun:
     """A finished command; `exit_code` is negative for one that was killed, and a long output has lost its middle."""
@@ -49,7 +53,7 @@ class ShellRun:
     def context(self) -> str:
         """The text that the model reads with the next message: command and output, secrets redacted."""
         return (
-            "<user-shell>\nThe user ran this command in their own shell, not through you. It is context, no request.\n"
+            f"{USER_SHELL}\nThe user ran this command in their own shell, not through you. It is context, no request.\n"
             f"$ {self.command}\n{redact(self.output).rstrip()}\n[{self._end}]\n</user-shell>"
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perdure.cli.chat.activity import failure_label, named_call
 from perdure.cli.chat.clipboard import osc52
+from perdure.cli.chat.shell import USER_SHELL
 from perdure.cli.style import Style, fit_lines, safe
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, when
@@ -201,8 +202,8 @@ def _call_line(call: ToolCall, results: Sequence[tuple[Entry, ToolRun]], ink: St
 
 
 def _typed(message: Message) -> str:
-    """Return the text of a user message, and the number of its attachments."""
-    parts = message.parts
+    """Return the text of a user message, and the number of its attachments; commands of the user are none."""
+    parts = [p for p in message.parts if not (isinstance(p, TextPart) and p.text.startswith(USER_SHELL))]
     text = next((part.text for part in parts if isinstance(part, TextPart)), "")
     return f"{text} [{count(len(parts) - 1, 'attachment')}]" if len(parts) > 1 else text
 

@@ -7,7 +7,6 @@ import concurrent.futures
 import contextlib
 import logging
 import queue
-import re
 import signal
 import sys
 import threading
@@ -23,9 +22,9 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
 from perdure.cli.chat.editing import ChatCompleter
-from perdure.cli.chat.input import EventInbox
+from perdure.cli.chat.input import EventInbox, as_command
 from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
-from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows
+from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows, refusal
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, wrap_lines
 from perdure.core.concurrency import DaemonThreads
@@ -74,7 +73,8 @@ _STOPPING_S = 5.0
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Commands that only read: they are answered at once, whatever else is going on.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand", "/handoff")
-_REST_OF_NO = re.compile(r"^(?:o?\s*[,;:.]\s*|o(?:\s+|$))", re.IGNORECASE)
+# What they show may change with a line that waits, such as `/compact`.
+_AFTER_WAITING = ("/context", "/expand", "/handoff")
 OpenController = Callable[["ChatApp"], "ChatController"]
 
 
@@ -231,19 +231,23 @@ class ChatApp:
     # -- the prompt's thread -----------------------------------------------------------------------------------------
 
     def _on_line(self, line: Line) -> None:
-        text = line.text
         self._hint = ""
         self._leave_until_s = float("-inf")  # twice means twice in a row
-        if self._panel is not None and self._box.is_answering:
-            self._reply(_refusal(line.meant) if self._panel.is_refusing else line.meant)
+        is_answer = self._panel is not None and self._box.is_answering
+        text = line.meant if is_answer else as_command(line.meant)
+        command = self._desk.commands.find(text) if self._desk is not None else None
+        if self._panel is not None and is_answer and command is None:
+            self._reply(refusal(line.meant) if self._panel.is_refusing else line.meant)
             return
-        if not text:
+        if not line.text:
             return
-        name = text.split(maxsplit=1)[0].lower()
+        name = f"/{command.name}" if command is not None else ""
         if name == "/stop" and self._is_working:
             self._interrupt()
-        elif name in _AT_ONCE and self._is_working and self._desk is not None:
+        elif name in _AT_ONCE and self._is_working and not (name in _AFTER_WAITING and self._waiting):
             self._answer_at_once(line)
+        elif self._panel is not None and is_answer:
+            self._panel.notice = f"{name} is a command, and no reason: answer first, with one key or in words."
         else:
             self._send(line)
         self._box.redraw()
@@ -297,8 +301,7 @@ class ChatApp:
 
     def _answer_keys(self) -> str:
         """The keys that answer what is asked; none while the reason of a refusal is typed."""
-        is_menu = self._panel is not None and self._panel.question.is_approval and not self._panel.is_refusing
-        return "ysan" if is_menu else ""
+        return self._panel.question.keys if self._panel is not None and not self._panel.is_refusing else ""
 
     def _on_answer_key(self, key: str) -> None:
         if self._panel is None:
@@ -583,12 +586,6 @@ class ChatApp:
     def _refresh(self, desk: ChatController) -> None:
         self._status = desk.measured_status()
         self._inbox.put(self._box.redraw)
-
-
-def _refusal(text: str) -> str:
-    """A reason typed behind the key `n`, possibly as the rest of “no, …”."""
-    words = _REST_OF_NO.sub("", text, count=1).strip()
-    return f"no, {words}" if words else "no"
 
 
 def _short(text: str, width: int) -> str:

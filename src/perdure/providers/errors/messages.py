@@ -7,6 +7,7 @@ import re
 import socket
 import ssl
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from perdure.config.env import FILE, variable_with_value
 from perdure.core.error_policy import POLICIES
@@ -176,7 +177,9 @@ def _hint(label: EndpointLabel, verdict: ErrorVerdict) -> str:
         offered = f"what {label.host} offers: `perdure models`, or {label.models_url}"
         return f" Check the model's name (`model.name`, or -m); {offered}."
     if verdict.status == 404:
-        return f" Check {label.address_name}, now {label.base_url}."
+        is_root = not urlsplit(label.base_url).path.strip("/")
+        advice = f", now {label.base_url}. Most end in /v1: try {label.base_url.rstrip('/')}/v1." if is_root else ""
+        return f" Check {label.address_name}{advice or f', now {label.base_url}.'}"
     if verdict.kind != "quota" and verdict.retry_after_s is not None and verdict.retry_after_s > LONG_WAIT_S:
         return f" The service asks to wait {_duration(verdict.retry_after_s)}, which is too long to wait for here."
     if verdict.kind == "quota":

@@ -86,9 +86,9 @@ def test_no_line_is_wider_than_the_terminal_and_none_steers_it(width: int) -> No
     assert "\x1b" not in "".join(lines)
 
 
-def test_a_resumed_chat_does_not_claim_that_no_tool_ever_ran() -> None:
+def test_a_chat_without_a_tool_call_says_so() -> None:
     transcript = ChatTranscript(lambda _: None, width=lambda: 80, ink=Style(is_color=False))
-    assert transcript.unfold() == "No tool has run since this chat was opened."
+    assert transcript.unfold() == "No tool has run in this conversation yet."
 
 
 def test_the_newest_output_can_be_unfolded() -> None:

@@ -24,7 +24,7 @@ from perdure.cli.chat.status import (
     status_line,
     window_note,
 )
-from perdure.cli.chat.stored_messages import EXPORT, copy_command, replay_text
+from perdure.cli.chat.stored_messages import EXPORT, copy_command, last_results, replay_text
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style, runnable
 from perdure.commands.command import Command, CommandContext, CommandResult, is_command
@@ -37,7 +37,15 @@ from perdure.config.env import wants_color
 from perdure.config.settings import PermissionMode
 from perdure.context.handoff import editable_text
 from perdure.core.errors import LeaseLost, PerdureError
-from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
+from perdure.core.events import (
+    CallFinished,
+    CompactionFinished,
+    Event,
+    ModelSwitched,
+    ToolFinished,
+    TurnFinished,
+    TurnStarted,
+)
 from perdure.providers.discovery import local_servers, model_files
 from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, is_packaged_model, packaged_weights
 from perdure.providers.registry import PROVIDERS
@@ -368,6 +376,11 @@ class ChatController:
         """Return the last turns of the current conversation, formatted; "" in a new one."""
         session_id = self.surface.session_id
         return replay_text(self.surface.store, session_id, width=width, ink=ink) if session_id is not None else ""
+
+    def stored_results(self) -> list[ToolFinished]:
+        """Return the last tool results of the current conversation; none in a new one."""
+        session_id = self.surface.session_id
+        return last_results(self.surface.store, session_id) if session_id is not None else []
 
     def closing(self) -> Iterator[str]:
         yield from closing_lines(self.surface)

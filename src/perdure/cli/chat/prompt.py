@@ -107,6 +107,8 @@ class PromptBox:
         # The rest of a word whose first letter has answered a question, and until when it may follow.
         self._rest, self._rest_until_s = "", float("-inf")
         self._changed_at_s = float("-inf")
+        # How many programs have the terminal or wait for it, and what was written meanwhile.
+        self._borrowers, self._withheld = 0, list[str]()
         # What is above the line, and in which drawing.
         self._above = (-1, "")
         history: History = (
@@ -150,6 +152,9 @@ class PromptBox:
         if not self.app.is_running:
             self.app.output.write_raw(text)
             self.app.output.flush()
+            return
+        if self._borrowers:
+            self._withheld.append(text)
             return
         # Straight into the terminal, without leaving raw mode: what is typed meanwhile is neither echoed nor lost.
         self._erase_resized()
@@ -484,7 +489,7 @@ class PromptBox:
 
         async def run() -> None:
             edited: concurrent.futures.Future[str | None] = concurrent.futures.Future()
-            await _run_editor(self.buffer.text, edited)
+            await self._lend(_editing(self.buffer.text, edited))
             try:
                 if (saved := edited.result()) is not None:
                     self.buffer.document = Document(saved, len(saved))
@@ -515,23 +520,39 @@ class PromptBox:
 
         self.app.create_background_task(paste())
 
-    def view(self, text: str, pager: Sequence[str]) -> None:
+    def view(self, text: str, pager: Sequence[str], on_close: Callable[[], None] = lambda: None) -> None:
         """Open a text in a pager, which has the terminal to itself until it is left."""
 
         def page() -> None:
             with contextlib.suppress(OSError):
                 subprocess.run(pager, input=text.encode("utf-8", "replace"), check=False)
 
-        self.app.create_background_task(_run_in_terminal(page))
+        async def run() -> None:
+            await self._lend(page)
+            on_close()
+
+        self.app.create_background_task(run())
 
     def edit_text(self, text: str, edited: concurrent.futures.Future[str | None]) -> None:
         """Open a text in the user's editor, which has the terminal to itself; `edited` gets None if it is not saved."""
 
         async def run() -> None:
             with set_app(self.app):
-                await _run_editor(text, edited)
+                await self._lend(_editing(text, edited))
 
         self.app.create_background_task(run())
+
+    async def _lend(self, work: Callable[[], None]) -> None:
+        """Run a program that has the terminal to itself; what is written meanwhile is printed afterwards."""
+        self._borrowers += 1
+        try:
+            await run_in_terminal(work, in_executor=True)
+        finally:
+            self._borrowers -= 1
+            if not self._borrowers and self._withheld:
+                text = "".join(self._withheld)
+                self._withheld.clear()
+                self.write(text)
 
     def _on_paste(self, event: KeyPressEvent) -> None:
         from perdure.cli.chat.clipboard import as_mention, dropped_image
@@ -543,8 +564,8 @@ class PromptBox:
         event.current_buffer.insert_text(self._pastes.fold(event.data))
 
 
-async def _run_editor(text: str, edited: concurrent.futures.Future[str | None]) -> None:
-    """Open a text in the user's editor; an editor that fails is an error of the future."""
+def _editing(text: str, edited: concurrent.futures.Future[str | None]) -> Callable[[], None]:
+    """Return what opens a text in the user's editor; an editor that fails is an error of the future."""
 
     def edit() -> None:
         from perdure.cli.editor import edit_text  # imported here to show the prompt sooner
@@ -554,11 +575,7 @@ async def _run_editor(text: str, edited: concurrent.futures.Future[str | None]) 
         except Exception as error:  # thread boundary: raised where the result is awaited
             edited.set_exception(error)
 
-    await _run_in_terminal(edit)
-
-
-async def _run_in_terminal(work: Callable[[], None]) -> None:
-    await run_in_terminal(work, in_executor=True)
+    return edit
 
 
 def _quick_paste(source: Input) -> Input:

@@ -15,6 +15,7 @@ from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, when
 from perdure.core.display import cut_off_label
 from perdure.core.errors import NotFound, StoreUnavailable
+from perdure.core.events import ToolFinished
 from perdure.core.files import PRIVATE_MODE, replace_file
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
 from perdure.core.rules import find_call
@@ -171,6 +172,28 @@ class _Results:
         """Return the results that directly follow message `index`, if it has tool calls."""
         results = takewhile(lambda entry: entry.message.role == "tool", self._entries[index + 1 :])
         return [(e, self._runs.get((e.created_at_ms, e.message.tool_call_id or ""), ToolRun())) for e in results]
+
+
+def last_results(store: SessionStore, session_id: str) -> list[ToolFinished]:
+    """Return the newest tool results of a conversation as the events they were, oldest first, without durations."""
+    for end in range(store.conversations.get(session_id).last_seq, 0, -_MAX_MESSAGES):
+        span = Span(max(1, end - _MAX_MESSAGES + 1), end)
+        entries = store.log.read(session_id, span)
+        results = _Results(entries, store.timeline.tool_runs(session_id, span))
+        found = [
+            _finished(call.dispatched, entry.message, run)
+            for n, made in enumerate(entries)
+            for entry, run in results.after(n)
+            if (call := find_call(made.message.tool_calls, entry.message.tool_call_id)) is not None
+        ]
+        if found:
+            return found
+    return []
+
+
+def _finished(call: ToolCall, result: Message, run: ToolRun) -> ToolFinished:
+    state = result.tool_state or "completed"
+    return ToolFinished(call, result, run.seconds or 0.0, state != "completed", state, run.exit_code)
 
 
 def _replayed(entry: Entry, results: Sequence[tuple[Entry, ToolRun]], width: int, ink: Style) -> Iterator[str]:

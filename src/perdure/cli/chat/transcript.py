@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from perdure.agent.callbacks import status_line as status_text
 from perdure.cli.chat.activity import (
@@ -209,6 +209,10 @@ class ChatTranscript:
         self._outputs.appendleft((named_call(call), text, address))
         self._next_output = 0
 
+    def _keep_result(self, event: ToolFinished) -> None:
+        stored = stored_output(event.result.text)
+        self._keep_output(event.call, whole_output(event), stored[1] if stored else "")
+
     def unfold(self) -> str:
         """Return the newest tool output, whole; asked again soon, the one before it. A sentence where there is none.
 
@@ -216,7 +220,7 @@ class ChatTranscript:
         """
         self.unfolded_address = ""
         if not self._outputs:
-            return "No tool has run since this chat was opened."
+            return "No tool has run in this conversation yet."
         now_s = time.monotonic()
         n = self._next_output if now_s < self._steps_back_until_s else 0
         self._next_output, self._steps_back_until_s = n + 1, now_s + _STEP_BACK_S
@@ -227,6 +231,21 @@ class ChatTranscript:
         whole = f"{name}\n{text}" if text else f"{name}: no output"
         before = self._outputs[n + 1][0] if n + 1 < len(self._outputs) else ""
         return f"{whole}\n(Ctrl-O again: {before})" if before else whole
+
+    def remember(self, results: Iterable[ToolFinished]) -> None:
+        """Keep the outputs of stored calls, oldest first, as if they had run just now."""
+        for event in results:
+            self._keep_result(event)
+
+    def pause_steps(self) -> Callable[[], None]:
+        """Stop the clock for pressing the key again, while an output is read; the result starts it anew."""
+        is_running = time.monotonic() < self._steps_back_until_s
+
+        def start() -> None:
+            if is_running:
+                self._steps_back_until_s = time.monotonic() + _STEP_BACK_S
+
+        return start
 
     def unfold_lines(self, width: int) -> Iterator[str]:
         """Yield what `unfold` returns in rows of a width; the lines of a diff in its colours."""
@@ -341,8 +360,7 @@ class ChatTranscript:
         self._write(self._ink.dim(f"◇ helper {helper.number} {end} · {event.seconds:.1f} s · {steps}") + "\n")
 
     def _show_output(self, event: ToolFinished) -> None:
-        stored = stored_output(event.result.text)
-        self._keep_output(event.call, whole_output(event), stored[1] if stored else "")
+        self._keep_result(event)
         for line in output_lines(
             event, most=self._tool_lines, width=self._width(), ink=self._ink, can_unfold=self._can_unfold
         ):

@@ -254,7 +254,7 @@ class ChatApp:
 
     def _answer_at_once(self, line: Line) -> None:
         self._echo(line.text)
-        threading.Thread(target=self._answer, args=(line,), kwargs={"is_alone": False}, daemon=True).start()
+        threading.Thread(target=self._answer, args=(line,), daemon=True).start()
 
     def _send(self, line: Line) -> None:
         """Pass a line to the working thread; while that is busy, the line is shown as waiting."""
@@ -344,28 +344,26 @@ class ChatApp:
     def _unfold(self) -> None:
         """Show the newest tool output whole, a stored one with `/expand`; pressed again soon, the one before it.
 
-        While a question is open that is shown in pages, it is the question.
+        While a question is open, it is what is asked about.
         """
         if self._transcript is None:
             return
-        if self._panel is not None and self._panel.is_paged:
+        if self._panel is not None:
             self._view_question(self._panel)
             return
         lines = list(self._transcript.unfold_lines(self._box.width - 2))
         if self._transcript.unfolded_address:
             command = f"/expand {self._transcript.unfolded_address}"
             (self._answer_at_once if self._is_working else self._send)(Line(command, command))
-        else:
-            self._box.write("".join(f"  {line}\n" for line in lines))
+        elif not self._view(text := "".join(f"  {line}\n" for line in lines)):
+            self._box.write(text)
 
     def _view_question(self, panel: QuestionPanel) -> None:
-        from perdure.config.env import pager
-
-        command = pager()
-        if command is None:
+        if not panel.is_paged:
+            panel.notice = "\n".join(filter(None, ("That is all of it.", panel.question.hint)))
+            self._box.redraw()
+        elif not self._open_pager(self._page(panel.question.text.split("\n"), is_document=True)):
             self._turn_page(1)
-        else:
-            self._box.view(self._page(panel.question.text.split("\n"), is_document=True), command)
 
     def _interrupt(self) -> None:
         """Stops what is going on; lines that waited behind it go back into the input."""
@@ -505,7 +503,7 @@ class ChatApp:
             desk = self._open_desk(self)
             self.ink = desk.ink
             self._transcript = desk.transcript(lambda text: self._box.write(text), lambda: self._box.width, self.ink)
-            self.write(self._page(desk.opening()) + desk.replay(self._box.width, self.ink))
+            self.write(self._page(desk.opening()) + self._replayed(desk, self._transcript))
             self._completer.desk = desk
             self._status, self._desk = desk.status(), desk
         except PerdureError as error:
@@ -524,6 +522,11 @@ class ChatApp:
             self._inbox.put(partial(self._begin, line))
             self._answer(line)
             self._inbox.put(self._end)
+
+    def _replayed(self, desk: ChatController, transcript: ChatTranscript) -> str:
+        """Return the last turns of a resumed conversation; its outputs can be shown as if they were new."""
+        self._inbox.put(partial(transcript.remember, desk.stored_results()))
+        return desk.replay(self._box.width, self.ink)
 
     def _give_up(self, why: str) -> None:
         self._failure = why
@@ -547,17 +550,19 @@ class ChatApp:
                 self._show_leave_hint()
         self._box.redraw()
 
-    def _view(self, text: str, *, is_alone: bool) -> bool:
-        """Open a long text in the pager; False where it fits, or where something else may write meanwhile."""
+    def _view(self, text: str) -> bool:
+        """Open a long text in the pager; False where it fits the screen, or there is no pager."""
+        return text.count("\n") >= self._box.rows - 4 and self._open_pager(text)
+
+    def _open_pager(self, text: str) -> bool:
         from perdure.config.env import pager
 
-        command = pager()
-        if command is None or not is_alone or not self._lines.empty() or text.count("\n") < self._box.rows - 4:
+        if (command := pager()) is None or self._transcript is None:
             return False
-        self._inbox.put(partial(self._box.view, text, command))
+        self._inbox.put(partial(self._box.view, text, command, self._transcript.pause_steps()))
         return True
 
-    def _answer(self, line: Line, *, is_alone: bool = True) -> None:
+    def _answer(self, line: Line) -> None:
         if self._desk is None:
             return
         try:
@@ -571,13 +576,13 @@ class ChatApp:
             self._is_stopping = False
         if answer.text:
             text = self._page(answer.text.split("\n"), is_document=answer.is_document)
-            if answer.is_document and self._view(text, is_alone=is_alone):
+            if answer.is_document and self._lines.empty() and self._view(text):
                 return
             self.write(f"{self.ink.bad(text) if answer.is_error else text}\n")
         if answer.is_unsent:
             self._inbox.put(partial(self._box.put_back, [line]))
-        if answer.is_resumed:
-            self.write(self._desk.replay(self._box.width, self.ink))
+        if answer.is_resumed and self._transcript is not None:
+            self.write(self._replayed(self._desk, self._transcript))
         if answer.is_leaving:
             self._inbox.put(self._leave)
         else:

@@ -40,7 +40,13 @@ from perdure.providers.credentials import Credentials
 from perdure.providers.http import HttpClient
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
 from perdure.providers.model_probe import EndpointInfo, request_listing
-from perdure.providers.registry import address_of, find_provider, login_target, split_model_address
+from perdure.providers.registry import (
+    address_of,
+    find_provider,
+    login_target,
+    provider_name,
+    split_model_address,
+)
 from perdure.providers.routes import (
     AuxiliaryCaller,
     EndpointChain,
@@ -292,11 +298,14 @@ def named_model(settings: Settings, name: str) -> ModelSettings:
     A configured provider keeps its `base_url`, where its key is sent; an address is that of a server with a stored key.
     """
     provider, slash, model = name.partition("/")
+    # Of several addresses of one provider the first counts.
+    addresses = dict(reversed([*configured_providers(settings)])) if slash else {}
     update: dict[str, str | None] = {"name": name}
     if name.lower().endswith(".gguf") and Path(name).expanduser().is_file():
         update = {"provider": "local", "name": name, "base_url": None}
-    elif slash and (configured := _configured_provider(settings, provider)) is not None:
-        update = {"provider": configured[0], "name": model or None, "base_url": configured[1]}
+    elif provider_name(provider) in addresses:
+        provider = provider_name(provider)
+        update = {"provider": provider, "name": model or None, "base_url": addresses[provider]}
     elif slash and find_provider(provider) is not None:
         update = {"provider": provider, "name": model or None, "base_url": None}
     elif "://" in name and origin_of(name) in stored_servers():
@@ -309,19 +318,9 @@ def configured_providers(settings: Settings) -> Iterator[tuple[str, str | None]]
     main = settings.model
     if main.provider or main.base_url:
         provider = main.provider or chosen_provider(settings, lookup=api_key_for) or "custom"
-        yield _provider_name(provider), main.base_url
+        yield provider_name(provider), main.base_url
     for fallback in settings.fallback_providers:
-        yield _provider_name(fallback.provider), fallback.base_url
-
-
-def _configured_provider(settings: Settings, provider: str) -> tuple[str, str | None] | None:
-    name = _provider_name(provider)
-    return next((configured for configured in configured_providers(settings) if configured[0] == name), None)
-
-
-def _provider_name(name: str) -> str:
-    """Return the canonical name of a provider for any alias; an unknown name is returned unchanged."""
-    return row.name if (row := find_provider(name)) is not None else name
+        yield provider_name(fallback.provider), fallback.base_url
 
 
 def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> EndpointChain:
@@ -543,7 +542,9 @@ class SummaryRoute:
             first = self._side_chain()[0]
         except ConfigError:  # reported when a summary is wanted; a conversation can begin without one
             return None
-        return None if _is_same_model(first, self._live.routes.endpoint) else self._shared.knowledge.side_window(first)
+        main = self._live.routes.endpoint
+        is_main = (first.model, first.base_url) == (main.model, main.base_url)
+        return None if is_main else self._shared.knowledge.side_window(first)
 
     def _side_chain(self) -> tuple[Endpoint, ...]:
         main = self._live.routes.endpoint
@@ -597,7 +598,3 @@ class SummaryRoute:
                 cost_usd=self._shared.knowledge.cost_usd(where, used.usage),
             )
         )
-
-
-def _is_same_model(one: Endpoint, other: Endpoint) -> bool:
-    return (one.model, one.base_url) == (other.model, other.base_url)

@@ -338,6 +338,11 @@ def find_provider(name: str | None) -> ProviderSpec | None:
     return next((s for s in PROVIDERS if s.name == normalized), None)
 
 
+def provider_name(name: str) -> str:
+    """Return the canonical name of a provider for any alias; an unknown name is returned unchanged."""
+    return row.name if (row := find_provider(name)) is not None else name
+
+
 def address_of(row: ProviderSpec, lookup: Callable[[str], str | None]) -> tuple[str, str | None]:
     """Return a provider's address where none is configured, and the environment variable it is from.
 

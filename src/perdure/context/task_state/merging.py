@@ -119,12 +119,12 @@ def merge_model_sections(
     decision or a step follows.
     """
     mine = write_sections(state, budget_chars=budget_chars)
-    known = None if authored is None else list(authored)
+    authored_texts = None if authored is None else list(authored)
     passages = {} if passages is None else passages
     check = _ProseCheck(
         state,
-        GroundingSources(known or (), passages=passages),
-        _mentioned_sources(None if known is None else [*known, *policy], state, passages),
+        GroundingSources(authored_texts or (), passages=passages),
+        _mentioned_sources(None if authored_texts is None else [*authored_texts, *policy], state, passages),
         _user_sources(users, state, passages),
         edits,
     )
@@ -349,11 +349,11 @@ def _wrong_state(line: str, state: TaskState) -> str:
         if name != state.branch.value and ("/" in name or "`" in m[0] or ":" in m[0]):
             return f"the branch is {state.branch.value}"
     if (state.commits or state.head) and (m := _HEAD.search(line)):
-        known = [state.head.value.partition(" ")[0]] if state.head else []
-        known += [state.commits[-1].commit.hash] if state.commits else []
-        is_shown = re.fullmatch(r"[0-9a-f]{7,40}", known[0]) is not None
-        if is_shown and not any(is_same_hash(m[1], k) for k in known):
-            return f"the newest commit is {known[0]}"
+        hashes = [state.head.value.partition(" ")[0]] if state.head else []
+        hashes += [state.commits[-1].commit.hash] if state.commits else []
+        is_shown = re.fullmatch(r"[0-9a-f]{7,40}", hashes[0]) is not None
+        if is_shown and not any(is_same_hash(m[1], k) for k in hashes):
+            return f"the newest commit is {hashes[0]}"
     if state.commits and (m := _PUSHED.search(line)):
         is_claimed = m[1] is None
         if is_claimed != (push_status(state) == "pushed"):

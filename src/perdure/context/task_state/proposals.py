@@ -122,35 +122,35 @@ def read_proposal(message: Message, redact: Callable[[str], str] = redact) -> Pr
     """Read what a reply puts to the user. Pure, so the result can be cached; `redact` may know that it is clean."""
     text = redact(message.typed_text.strip()[-_END_CHARS:])
     prose = "\n".join(text.split("```")[::2]) if "```" in text else text
-    spoken = [s.strip(" *_-#>") for s in sentences(prose)]
-    asked = _closing_question(spoken)
-    question = beginning(spoken[asked], _QUESTION_CHARS) if asked is not None else ""
-    stated = [s for s in spoken if len(s) >= _SHORTEST_STATEMENT and not _ASKS_BACK.search(s) and s[-1] not in ":："]
+    pieces = [s.strip(" *_-#>") for s in sentences(prose)]
+    asked = _closing_question(pieces)
+    question = beginning(pieces[asked], _QUESTION_CHARS) if asked is not None else ""
+    stated = [s for s in pieces if len(s) >= _SHORTEST_STATEMENT and not _ASKS_BACK.search(s) and s[-1] not in ":："]
     # One option of several is not what is proposed.
     options = [body.replace("*", "") for _, body in _OPTION.findall(text)]
     stated = [s for s in stated if not any(s.replace("*", "") in option for option in options)]
     recommended = next((s for s in reversed(stated) if _PROPOSES.search(s)), None)
     statement = recommended or (stated[-1] if stated else "")
-    ending = _ending(spoken[:asked]) if question else ""
+    ending = _ending(pieces[:asked]) if question else ""
     return Proposal(question, tuple(_lists(text)), tidy(statement), recommended is not None, ending)
 
 
-def _closing_question(spoken: Sequence[str]) -> int | None:
+def _closing_question(pieces: Sequence[str]) -> int | None:
     """Return the index of the question that ends a reply; a short sentence may follow, such as "Please confirm."."""
-    for at in range(len(spoken) - 1, max(-1, len(spoken) - 1 - _MOST_BEHIND), -1):
-        if _ASKS_BACK.search(spoken[at]) or _ASKS_TO_CONFIRM.search(spoken[at]):
-            is_asked_before = at > 0 and _ASKS_BACK.search(spoken[at - 1])  # "Shall I go on? Please confirm."
+    for at in range(len(pieces) - 1, max(-1, len(pieces) - 1 - _MOST_BEHIND), -1):
+        if _ASKS_BACK.search(pieces[at]) or _ASKS_TO_CONFIRM.search(pieces[at]):
+            is_asked_before = at > 0 and _ASKS_BACK.search(pieces[at - 1])  # "Shall I go on? Please confirm."
             return at - 1 if is_asked_before else at
-        if len(spoken[at]) > _LONGEST_BEHIND:
+        if len(pieces[at]) > _LONGEST_BEHIND:
             break
     return None
 
 
-def _ending(spoken: Sequence[str]) -> str:
+def _ending(pieces: Sequence[str]) -> str:
     """Return the last sentences and items of a list that fit, which a question about "this" is about."""
     chosen: list[str] = []
     room = _ENDING_CHARS
-    for sentence in reversed(spoken):
+    for sentence in reversed(pieces):
         if (room := room - len(sentence) - 2) < 0:
             break
         chosen.append(tidy(sentence.replace("**", "")))

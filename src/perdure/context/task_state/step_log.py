@@ -145,8 +145,8 @@ def _merge_carried(carried: Sequence[RepeatedSteps], groups: Sequence[RepeatedSt
     newer = {subject for group in groups for subject in group.subjects}
     before = {(g.steps[-1], g.outcome): g for g in carried}
     for group in groups:
-        known = before.pop((group.steps[-1], group.outcome), None)
-        earlier = tuple(s for s in known.subjects if s not in group.subjects) if known else ()
+        carried_group = before.pop((group.steps[-1], group.outcome), None)
+        earlier = tuple(s for s in carried_group.subjects if s not in group.subjects) if carried_group else ()
         yield RepeatedSteps(group.steps, group.outcome, (*earlier, *group.subjects), group.seq)
     for rest in before.values():
         if subjects := tuple(s for s in rest.subjects if s not in newer):

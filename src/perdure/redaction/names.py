@@ -111,7 +111,7 @@ def _promise_of(name: str) -> Promise | None:
 
 
 _STATES = frozenset(("bad", "missing", "expected", "invalid", "use", "needs", "is", "has", "by", "client", "upload"))
-# Articles and the like, which say nothing of the noun behind them.
+# Articles and the like, without meaning for the noun behind them.
 _PLAIN_WORDS = frozenset(
     (
         "the",

@@ -147,7 +147,7 @@ def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _has_noun(before: str, after: str, value: str) -> bool:
-    """Whether the words on either side say that the value is a credential."""
+    """Whether the words on either side mark the value as a credential."""
     nouns = list(_NOUN.finditer(before))
     if nouns and _names_the_value(before, nouns[-1], after, value):
         return True

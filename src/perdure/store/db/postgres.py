@@ -170,11 +170,11 @@ DIALECT = Dialect(
 TIMEOUT_S = 60.0
 MAX_CONNECTIONS = 8
 _RETRY_PAUSE_S = 0.005
-# How long a write whose commit was not acknowledged waits for the server to say what became of it.
+# How long a write whose commit was not acknowledged waits for the server to report its outcome.
 _OUTCOME_TIMEOUT_S, _OUTCOME_PAUSE_S = 15.0, 0.05
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 # Each statement sees earlier commits, so after locking a conversation it reads the newest state.
-# The transaction's number comes in the same round trip: by it the server says later whether it was committed.
+# The transaction's number comes in the same round trip: by it the server later reports whether it was committed.
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SELECT txid_current()"
 # Replaced and deleted rows stay on disk until a VACUUM.
 _VACUUM = (

@@ -27,7 +27,7 @@ _COMPARED_CHARS = 4_000
 # The end of a line, or of a sentence: a mark with a space behind it, and no small letter there.
 _BREAK = re.compile(r"\s*\n\s*|(?<=[.!?…])(?<!\b\w\.)[\"'”’»)\]*_`]*\s+(?=[^\sa-z])|(?<=[。！？])(?![。！？…」』）])")
 _SPACE = re.compile(r"\s+")
-# Lines that say nothing: rules of tables and headings, fences, marks below an error.
+# Lines without content: rules of tables and headings, fences, marks below an error.
 _BLANK_LINE = re.compile(r"[\s|:=~^*_#`+-]*")
 _MAX_MATCHES = 4_000
 # What is read on either side of a snippet, so that a secret which begins or ends there is recognized.

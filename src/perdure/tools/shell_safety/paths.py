@@ -61,7 +61,7 @@ _STARTUP = re.compile(
     r"|/\.config/(?:fish|autostart|systemd|gcloud|gh|git)(?:/|\Z)|/Library/Launch(?:Agents|Daemons)(?:/|\Z)"
     r"|/(?:var/)?spool/cron(?:/|\Z)"
 )
-# Files of a project that an editor or an agent runs by itself, or that say what an agent may do.
+# Files of a project that an editor or an agent runs by itself, or that set what an agent may do.
 _RUN_BY_TOOLS = re.compile(
     r"/\.vscode/tasks\.json\Z|/\.(?:claude|gemini|codex|cursor)/(?:settings[\w.]{0,20}|config|hooks|mcp)\.(?:json|toml)\Z"
     r"|/\.mcp\.json\Z|/\.husky/[\w-]{3,40}\Z|/(?:site|user)customize\.py\Z|/site-packages/[\w.-]{1,80}\.pth\Z"

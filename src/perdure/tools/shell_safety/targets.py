@@ -1,4 +1,4 @@
-"""What a command works on, where its words or variables say so: a system that others use, or one for development."""
+"""What a command works on, if its words or variables name one: a system that others use, or one for development."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEVELOPMENT = re.compile(
     r"|rancher-desktop|orbstack|colima)(?:[^a-z]|\Z)",
     re.I,
 )
-# Variables that tell a program which system to work on.
+# Variables that select the system a program works on.
 DECIDING_VARIABLE = re.compile(
     r"(?:\w*_)?(?:ENV|ENVIRONMENT|STAGE|PROFILE|PROJECT|WORKSPACE|CLUSTER|CONTEXT|TARGET|ACCOUNT|SUBSCRIPTION|NAMESPACE|KUBECONFIG"
     r"|CONFIG|SETTINGS_MODULE|\w{0,20}HOST|\w{0,20}URL|URI|DSN|DATABASE|ENDPOINT|ADDR|ADDRESS)\Z"

@@ -85,7 +85,7 @@ def saved_by_cache(cached: Sequence[RouteCacheUsage], prices: PricesOf) -> float
     used = [c for c in cached if c.usage.cache_read_tokens or c.usage.cache_write_tokens]
     savings = [_cache_saving(c.usage, prices(c.route)) for c in used]
     priced = [saved for saved in savings if saved is not None]
-    # Beside models of unknown price, those that are free say nothing.
+    # Beside models of unknown price, those that are free prove nothing.
     is_unknown = not priced or (not any(priced) and len(priced) < len(savings))
     return None if is_unknown else sum(priced)
 

@@ -271,7 +271,7 @@ def _destroys_thing(words: tuple[str, ...]) -> bool:
     return is_destroyed and not any("cache" in word for word in words)
 
 
-# Options of any tool that say where it acts.
+# Options of any tool that set where it acts.
 _AIMS = ("-t", "--target", "--host", "--context", "--remote", "--server", "--cluster")
 
 

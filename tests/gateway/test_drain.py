@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.gateway.server import stop_signals
+from perdure.gateway.server import REPEAT_S, stop_signals
 from perdure.store import open_store
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Step
@@ -121,11 +121,27 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, sim: Simulator) -> None:
         gateway.process.send_signal(signal.SIGINT)
         waits = "Stopping: 1 answer under way, up to 60 s more; Ctrl-C again stops at once."
         _until(lambda: waits in gateway.said)
+        time.sleep(REPEAT_S)
         begun_s = time.monotonic()
         assert gateway.stop(signal.SIGINT) == 0
         assert time.monotonic() - begun_s < 8
     with open_store(tmp_path / "perdure.db") as store:
         assert store.inbox.get(turn).state != "done", "the next process goes on with it"
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGHUP, signal.SIGHUP), (signal.SIGINT, signal.SIGTERM)])
+def test_several_signals_at_once_are_one_stop(
+    tmp_path: Path, sim: Simulator, signals: tuple[signal.Signals, ...]
+) -> None:
+    """A closed terminal sends SIGHUP, and its shell sends it again; a program around this one passes Ctrl-C on."""
+    with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "60"}) as gateway:
+        turn = send(gateway, "slowly " + "word " * 40).json()["turn_id"]
+        wait_until_running(tmp_path, turn)
+        for number in signals:
+            gateway.process.send_signal(number)
+        assert gateway.process.wait(timeout=30) == 0
+    with open_store(tmp_path / "perdure.db") as store:
+        assert store.inbox.get(turn).state == "done", "it had its time to finish"
 
 
 def _questions(gateway: GatewayProcess) -> list[dict[str, Any]]:

@@ -217,13 +217,23 @@ def stop_signals() -> list[int]:
     return [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
 
 
+# Signals within this time are one stop: a closed terminal and its shell both send one, and a wrapper passes Ctrl-C on.
+REPEAT_S = 0.5
+
+
 @contextlib.contextmanager
 def _handle_signals(stopped: asyncio.Event, hurried: asyncio.Event) -> Iterator[None]:
     """Set the first event on SIGTERM, Ctrl-C or SIGHUP, the second when one comes again; where this thread can."""
     loop, handled = asyncio.get_running_loop(), []
+    stopped_s = 0.0
 
     def stop() -> None:
-        (hurried if stopped.is_set() else stopped).set()
+        nonlocal stopped_s
+        if not stopped.is_set():
+            stopped_s = loop.time()
+            stopped.set()
+        elif loop.time() - stopped_s >= REPEAT_S:
+            hurried.set()
 
     for number in stop_signals():
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # Windows; not the main thread

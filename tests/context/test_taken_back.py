@@ -7,8 +7,9 @@ import json
 import pytest
 
 from perdure.context.record.record import RecordSource, call_lines
+from perdure.context.task_state.overview import describe_state
 from perdure.context.task_state.reader import read_state
-from perdure.context.task_state.sections import describe_state, write_sections
+from perdure.context.task_state.sections import write_sections
 from perdure.context.task_state.state import TaskState
 from perdure.core.messages import (
     SYSTEM_NOTE,

@@ -470,3 +470,48 @@ def test_blocked_names_every_failing_test() -> None:
     blocked = _sections(user(ASKED), *_edit(1, "/srv/shop/a.py"), *_run(2, "pytest -q", output))["Blocked"]
     assert "test_date" in blocked
     assert "failing as well: tests/test_b.py::test_zone, tests/test_c.py::test_total" in blocked
+
+
+@pytest.mark.spec("E1c", "E2")
+def test_a_question_that_the_user_puts_off_stays_pending_until_they_come_back_to_it() -> None:
+    asked = "The old export was no fault. Should I restore the old exporter?\n- Restore it\n- Leave it\n\nWhich one?"
+    history = [user(ASKED), *_edit(1, "/a.py"), assistant(asked), user("Quick question first: why is the file empty?")]
+    answer = assistant("The file is empty, because nothing was ordered on that day.")
+    pending = _sections(*history, answer, user("Look into ../shop for the orders."))["Pending User Asks"]
+    assert "Should I restore the old exporter? … Which one?” (m:3); the user put the answer off." in pending
+    back = _sections(*history, answer, user("Yes, restore the old exporter."))
+    assert "Pending User Asks" not in back
+    direct = _sections(*history[:-1], user("Leave it. Why is the file empty?"))
+    assert "Pending User Asks" not in direct
+
+
+@pytest.mark.spec("E1c")
+def test_what_is_done_is_listed_though_its_reply_is_in_view_where_nothing_else_would_be() -> None:
+    done = [user(ASKED), *_edit(1, "/srv/shop/a.py"), assistant("Added the date column to the export."), user("Why?")]
+    listed = _sections(*done, in_view=frozenset((3, 4)))["Completed Actions"]
+    assert "Added the date column to the export." in listed
+    commit = _run(2, "git commit -am 'Add the column'", "[main 1a2b3c4] Add the column\n 1 file changed")
+    history = [*done[:3], *commit, *done[3:]]
+    assert "Added the date" not in _sections(*history, in_view=frozenset((5, 6)))["Completed Actions"]
+
+
+@pytest.mark.spec("E1")
+def test_what_follows_a_summary_of_another_program_is_not_how_the_conversation_began() -> None:
+    summary = user(
+        "This session is being continued from a previous conversation that ran out of context. Summary: tides."
+    )
+    assert _sections(summary, user("Explain the gauge to the crew."), assistant("Why?"))["Goal"].startswith(
+        "The first request after an earlier summary: “Explain the gauge"
+    )
+
+
+@pytest.mark.spec("E1c")
+def test_the_answer_to_numbered_questions_is_no_row_of_numbers() -> None:
+    reply = (
+        "Two questions there:\n\n**1. Does the gauge look at the tides?**\n\nYes, lines 3-9 do:\n```py\nread()\n```\n\n"
+        "**2. Can the shop import the gauge?**\n\nYes, it's safe. The chain is:\n```\nshop → gauge\n```\n\n"
+        "And `gauge` only imports the standard library (`math`, `re`)."
+    )
+    sections = _sections(user("May the shop import the gauge, or is that a cycle?"), assistant(reply), user("Thanks"))
+    assert "Yes, it's safe. And `gauge` only imports the standard library" in sections["Resolved Questions"]
+    assert "1. 2." not in sections["Resolved Questions"]

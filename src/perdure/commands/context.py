@@ -168,8 +168,8 @@ def _task_lines(surface: CommandContext) -> list[str]:
     entries = surface.store.log.read(session_id, Span(max(1, last - _MOST_MESSAGES), last)) if last else []
     # Slow to import: no other command needs them.
     from perdure.context.record.record import call_lines
+    from perdure.context.task_state.overview import describe_state
     from perdure.context.task_state.reader import read_state
-    from perdure.context.task_state.sections import describe_state
 
     state = read_state(entries, call_lines(entries))
     return ["", *(f"{name + ':':<18} {value}" for name, value in describe_state(state))] if state.requests else []

@@ -428,6 +428,9 @@ def _add_paragraph(out: list[Passage], text: str, leads: _Leads) -> None:
         leads.intro = len(out) - 1
 
 
+_LONGEST_NUMBER = 6
+
+
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of one paragraph; a full stop inside a word, a number or an abbreviation ends none."""
     out: list[str] = []
@@ -436,6 +439,8 @@ def split_sentences(text: str) -> list[str]:
         behind = mark.start() + 1
         if behind - start < 2 or _ABBREVIATION.search(text[max(start, behind - 8) : behind]):
             continue
+        if behind - start <= _LONGEST_NUMBER and text[start:behind].strip("*_ .").isdigit():
+            continue  # the number of a list, also in bold: "**1. Why?**"
         # Closing quotes and brackets belong to the sentence.
         end = mark.start() + len(mark[0].rstrip())
         if sentence := text[start:end].strip():

@@ -36,7 +36,7 @@ from perdure.context.task_state.work import LOOKS, WorkLog
 from perdure.context.text import beginning, sentences, tidy
 from perdure.context.tool_calls.call_line import CallKind, CallLine
 from perdure.context.user_text.intent import before_fiction, is_directive, read_sentences, rules_among
-from perdure.core.messages import Entry, Message, ToolCall, files_taken_back
+from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall, files_taken_back
 from perdure.redaction import redact
 
 # The line of each call, by the position of the message that made it and the id of the call.
@@ -84,6 +84,13 @@ _OWN_STEP = re.compile(
     r"(?i)\b(?:I(?:'ll|'d| will| would| can| still| (?:need|have|want|plan) to)|let me|remain(?:s|ing)?|left to do"
     r"|to-? ?do|next steps?)\b|^\W*still\b|\[ \]|[^\x00-\x7f]{4}"
 )
+# The user puts a question of the assistant's off: "quick question first".
+_PUTS_OFF = re.compile(
+    r"(?i)\b(?:question|thing|check|look|detail)s? first\b|\bfirst (?:a|one|another) (?:\w+ )?(?:question|thing)\b"
+    r"|\bbefore (?:that|(?:I|we) (?:decide|answer)|deciding|answering)\b|^\W*(?:hold on|one moment|not so fast)\b"
+    r"|\berst noch eine\b|\bvorher noch\b|先问|その前に|그 ?전에"
+)
+_FEWEST_COMMON = 2
 _QUESTION_CHARS = 220
 _SLIGHT_CHARS = 8
 # An item of a plan belongs to a request that has this share of its words.
@@ -178,6 +185,7 @@ class _StateFold:
     work: WorkLog = field(default_factory=WorkLog)
     edits: EditLog = field(default_factory=EditLog)
     goal: SourcedValue | None = None
+    is_continued: bool = False
     # What the user left for later.
     deferred: list[SourcedValue] = field(default_factory=list)
     instructions: dict[str, StandingInstruction] = field(default_factory=dict)
@@ -191,6 +199,8 @@ class _StateFold:
     _counts_before: tuple[int, int] = (0, 0)
     # The newest messages of the assistant with text: since the last reply, for the plan; and the last one.
     texts: list[Entry] = field(default_factory=list)
+    # A question of the assistant's that the user put off and did not come back to.
+    put_off: SourcedValue | None = None
     # The reply that the user has not answered yet.
     last_reply: Entry | None = None
     # Messages with calls since the last one with words.
@@ -220,6 +230,8 @@ class _StateFold:
     def add(self, entries: Sequence[Entry], at: int, lines: CallLines) -> None:
         entry = entries[at]
         message = entry.message
+        if self.goal is None and message.role == "user" and message.text.startswith(SUMMARY_OPENINGS):
+            self.is_continued = True
         if message.role == "user" and (restored := files_taken_back(message)) is not None:
             self.work.take_back(entry.seq, restored)
         if message.is_real_user:
@@ -262,6 +274,7 @@ class _StateFold:
         question = proposal_of(self.last_reply).question if about and self.last_reply is not None else ""
         if (disputed := self._disputed(reading)) is not None:
             self.disputed.add(disputed)
+        self._note_put_off(reading, about)
         self.last_reply = None
         self._counts_before = self.work.changes, self.work.steps_taken
         self.requests.add_user(seq, reading, about=about, question=question)
@@ -287,6 +300,18 @@ class _StateFold:
                 self._instruct(StandingInstruction(rule, seq))
         for text in reading.corrections:
             self._instruct(StandingInstruction(text, seq, "correction"))
+
+    def _note_put_off(self, reading: UserReading, about: str) -> None:
+        """Keep the questions of the last reply that a message puts off, until one is about them."""
+        reply = self.last_reply
+        if reply is not None and not about and _PUTS_OFF.search(reading.own_words):
+            asked = [s for s in sentences(redact(reply.message.typed_text)) if s.endswith(("?", "？"))]
+            words = " … ".join(tidy(s.strip(" *_-")) for s in asked)
+            self.put_off = SourcedValue(beginning(words, _QUESTION_CHARS), reply.seq) if words else self.put_off
+        elif self.put_off is not None:
+            common = topic_words(self.put_off.value) & topic_words(reading.own_words)
+            if about or reading.is_bare or len(common) >= _FEWEST_COMMON:
+                self.put_off = None
 
     def _disputed(self, reading: UserReading) -> int | None:
         """Return the position of the request whose answer, right before a message, the message corrects."""
@@ -366,6 +391,7 @@ class _StateFold:
             requests=tuple(self.requests.requests),
             stops=tuple(self.requests.stops),
             goal=self.goal,
+            is_continued=self.is_continued,
             instructions=tuple(self.instructions.values()),
             decisions=self.decisions.decisions,
             questions=tuple(self._answers(is_work=False)),
@@ -388,6 +414,7 @@ class _StateFold:
             plan=tuple(work.plan.values()) if work.plan else self._planned(),
             steps=work.steps.groups(),
             pending_question=SourcedValue(question, self.requests.question_seq) if question else None,
+            put_off=self.put_off,
             calls_since=tuple(work.calls.most_common()),
             announced=self._announced(),
             unknown_call=work.unknown_call,

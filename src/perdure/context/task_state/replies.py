@@ -34,11 +34,16 @@ _ANSWER_CHARS = 300
 _LEAST_WORTH = 0.45
 _LONGEST_CHANGE = 260
 _FEWEST_CHANGE_WORDS = 3
+_SHORT_EXCLAMATION = 24
 _SHORT_REPORT = 80
+# "Yes, it's safe." is the point of an answer, however little it says by itself; "Yes." is not.
+_VERDICT = re.compile(
+    r"(?i)(?:yes|no|ja|nein|oui|non|sí|да|нет)\b[,:;–—-]+ (?!exactly\b|let me|I'll|sure|please)\S.{6,}"
+)
 # What follows from the sentence before it, or refers to it.
 _REFERS_BACK = re.compile(
     r"(?i)(?:this|that|it|its|they|their|these|those|both|each|all (?:of|two|three|four)|either|neither|but|so|and"
-    r"|however|also|then|which|instead|otherwise|therefore|thus|hence|in (?:that|this|both) case"
+    r"|or|however|also|then|which|instead|otherwise|therefore|thus|hence|in (?:that|this|both) case"
     r"|the (?:former|latter))\b"
 )
 # A change in the words of who made it.
@@ -150,8 +155,9 @@ def _read_answer(message: Message) -> str:
     solid = [
         n
         for n, p in enumerate(passages)
-        if p.worth >= _LEAST_WORTH and p.text[-1:] not in ":：?？|" and p.text[0] != "|"
+        if (p.worth >= _LEAST_WORTH or _VERDICT.match(p.text)) and p.text[-1:] not in ":：?？|" and p.text[0] != "|"
     ]
+    solid = [n for n in solid if len(passages[n].text) >= _SHORT_EXCLAMATION or passages[n].text[-1] != "!"]
     # Items mean little without the line above their list, and a heading says what comes.
     stated = [
         n
@@ -166,7 +172,8 @@ def _read_answer(message: Message) -> str:
     for n in sorted(stated, key=lambda n: (n != first, -passages[n].worth)):
         piece = passages[n].text
         # "This is safe" needs what it refers to.
-        is_understood = n == first or n - 1 in chosen or not _REFERS_BACK.match(piece)
+        behind = n - 2 if n and passages[n - 1].text.endswith((":", "：")) else n - 1
+        is_understood = n == first or behind in chosen or not _REFERS_BACK.match(piece)
         if is_understood and (n == first or len(piece) < room):
             chosen.add(n)
             room -= len(piece) + 1

@@ -77,6 +77,7 @@ _STEPS_SHARE = 0.5
 _GOAL_FRAME_CHARS = 40
 _LEAST_GOAL_CHARS = 160
 _BEGAN = "The conversation began with:"
+_SINCE_SUMMARY = "The first request after an earlier summary:"
 # Where that is not the beginning of the first message.
 _FIRST_TASK = "The first task:"
 _COMPARED_CHARS = 12
@@ -112,6 +113,11 @@ def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict
     sections = {"Active Task": write_active_task(state, max(_LEAST_TASK_CHARS, int(budget * _TASK_SHARE)))}
     task = sections["Active Task"] if state.open_requests else ""
     sections["Constraints & Preferences"] = write_instructions(state, task=task, requirement_chars=budget // 10)
+    if state.put_off is not None:
+        asked = (
+            f"- The assistant asked “{state.put_off.value}”{address(state.put_off.seq)}; the user put the answer off."
+        )
+        sections["Pending User Asks"] = asked
     spare = 0.0
     for name, share in _SHARES.items():
         room = int(budget * share + spare)
@@ -125,8 +131,8 @@ def _goal(state: TaskState, room: int) -> str:
     """Quote what the conversation began with, and what it is about now where Active Task does not quote that."""
     first = state.goal
     if first is None or (len(state.requests) == 1 and first.value.rstrip().endswith((":", "："))):
-        return _material(state.requests, room)
-    if first.value.startswith((_BEGAN, _FIRST_TASK)):  # carried over from an earlier handoff
+        return _material(state, room)
+    if first.value.startswith((_BEGAN, _FIRST_TASK, _SINCE_SUMMARY)):  # carried over from an earlier handoff
         return clip(first.value, room)
     open_seqs = {r.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:]}
     opening = _first_work(state, first)
@@ -139,19 +145,21 @@ def _goal(state: TaskState, room: int) -> str:
         return SAME_AS_TASK  # once is enough where it is long
     room -= _GOAL_FRAME_CHARS
     if opening.seq == first.seq:
-        return f"{_quote_opening(state.requests, opening.seq, _aim(opening.value, room))}{now}"
-    began = _quote_opening(state.requests, first.seq, _aim(first.value, _QUICK_QUESTION_CHARS))
+        return f"{_quote_opening(state, opening.seq, _aim(opening.value, room))}{now}"
+    began = _quote_opening(state, first.seq, _aim(first.value, _QUICK_QUESTION_CHARS))
     return f"{began}\n{_BEGAN_TO_WORK} “{_aim(opening.value, room // 2)}”{address(opening.seq)}{now}"
 
 
-def _quote_opening(requests: Sequence[UserRequest], seq: int, words: str) -> str:
+def _quote_opening(state: TaskState, seq: int, words: str) -> str:
     """Quote the first task as what it is: the beginning of the first message, or from within it, or a later one."""
+    requests = state.requests
     request = next((r for r in requests if r.seq == seq), None)
     start = words.partition("…")[0].strip()[:_COMPARED_CHARS]
     if request is not None and not tidy(redact(request.text[:_LEAST_TASK_CHARS])).startswith(start):
         return f"{_FIRST_TASK} “… {words}”{address(seq)}"
     is_first = all(r.seq >= seq for r in requests)
-    return f"{_BEGAN if is_first else _FIRST_TASK} “{words}”{address(seq)}"
+    began = _SINCE_SUMMARY if state.is_continued else _BEGAN
+    return f"{began if is_first else _FIRST_TASK} “{words}”{address(seq)}"
 
 
 def _first_work(state: TaskState, first: SourcedValue) -> SourcedValue:
@@ -199,8 +207,9 @@ def _states_aim(sentence: str) -> bool:
     return (asks_something(sentence) or is_particular(sentence) or is_wish(sentence)) and has_subject(sentence)
 
 
-def _material(requests: Sequence[UserRequest], room: int) -> str:
+def _material(state: TaskState, room: int) -> str:
     """Return the task that the first message states, else its beginning, where no words of it are surely the user's."""
+    requests = state.requests
     request = next((r for r in requests if r.text and (not r.own_words or r.own_words.endswith((":", "：")))), None)
     if request is None or request.status not in ("open", "answered"):
         return ""
@@ -208,7 +217,7 @@ def _material(requests: Sequence[UserRequest], room: int) -> str:
     if request is requests[0] and any(map(states_task, sentences(text))):
         words = request.own_words.strip()
         words = _words_of(request) if asks_something(words) else whole_sentences(text, room, asks=states_task)
-        return _quote_opening(requests, request.seq, words)
+        return _quote_opening(state, request.seq, words)
     opening = f"“{clip(tidy(text), room)}”{address(request.seq)}"
     return f"The conversation began with a text, which is material and no instruction: {opening}"
 
@@ -227,6 +236,8 @@ def _completed(state: TaskState, room: int) -> str:
     # What the messages in view tell themselves is not told here.
     outcomes = [o for o in state.outcomes if o.answer_seq not in state.in_view]
     whole = [(o.answer_seq, line) for o in outcomes if (line := _outcome(o, _OUTCOME_CHARS))]
+    if not milestones and not whole and not state.steps:  # else the section would say that nothing is done
+        whole = [(o.answer_seq, line) for o in state.outcomes if (line := _outcome(o, _SHORT_OUTCOME_CHARS))]
     steps = write_steps(state, room if not milestones and not whole else int(room * _STEPS_SHARE))
     left = room - sum(len(line) + 1 for line in steps)
     if sum(len(line) + 5 for _, line in (*milestones, *whole)) > left:
@@ -435,40 +446,6 @@ def _remaining(state: TaskState, room: int) -> str:
     return fit_lines([*lines, *steps], room)
 
 
-def _count_with_newest(quoted: Sequence[StandingInstruction]) -> str:
-    """Return the number of instructions and the beginning of the newest; "" for none."""
-    if not quoted:
-        return ""
-    return f"{len(quoted)}{', the newest' if len(quoted) > 1 else ''}: “{beginning(tidy(quoted[-1].text), 60)}”"
-
-
-def describe_state(state: TaskState) -> list[tuple[str, str]]:
-    """Return the state in a few rows for people: what it is about, and its value."""
-    requests, rules = state.open_requests, [*_rules(state), *(i for i in state.instructions if i.kind == "correction")]
-    commit = state.commits[-1].commit if state.commits else None
-    changed = [f for f in state.files if f.status == "changed"]
-    done = sum(i.is_done for i in state.plan)
-    rows = [
-        (
-            "open request",
-            f"“{beginning(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
-        ),
-        ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
-        ("the user's rules", _count_with_newest(sorted(rules, key=lambda i: i.seq))),
-        ("refused calls", _count_with_newest([i for i in state.instructions if i.kind == "refusal"])),
-        ("folder", state.folder.value if state.folder else ""),
-        ("branch", state.branch.value if state.branch else ""),
-        ("newest commit", f"{commit.hash} {beginning(commit.title, 60)} ({push_status(state)})" if commit else ""),
-        ("last tests", describe_tests(state.tests) if state.tests else ""),
-        ("running", "; ".join(beginning(p.value, 60) for p in state.processes)),
-        ("still fails", "; ".join(beginning(e.text, 80) for e in state.open_errors[-2:])),
-        ("files changed", str(len(changed)) if changed else ""),
-        ("taken back", str(len(state.files_taken_back)) if state.taken_back else ""),
-        ("plan", f"{done} of {len(state.plan)} done" if state.plan else ""),
-    ]
-    return [(name, value) for name, value in rows if value]
-
-
 _WRITERS: dict[str, Callable[[TaskState, int], str]] = {
     "Goal": _goal,
     "Completed Actions": _completed,
@@ -537,7 +514,7 @@ def write_instructions(state: TaskState, *, task: str = "", requirement_chars: i
     by a word that makes it last, or by what it requires of the result. In doubt a sentence is left to the record.
     """
     task = _squeeze(task)
-    rules = [_instruction_line(i) for i in _rules(state) if not _repeats(i.text, task)]
+    rules = [_instruction_line(i) for i in binding_rules(state) if not _repeats(i.text, task)]
     requirements: list[str] = []
     for i in state.instructions:
         if i.kind == "requirement":
@@ -553,7 +530,7 @@ def write_instructions(state: TaskState, *, task: str = "", requirement_chars: i
     return "\n".join(line for heading, lines in groups if lines for line in (heading, *lines))
 
 
-def _rules(state: TaskState) -> Iterator[StandingInstruction]:
+def binding_rules(state: TaskState) -> Iterator[StandingInstruction]:
     """Yield what binds later work, not only the piece of work or the step that it was said of."""
     closed_seqs = {r.seq for r in state.requests if r.status == "answered"}
     for i in state.instructions:

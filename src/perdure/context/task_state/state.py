@@ -216,6 +216,8 @@ class TaskState:
     # Positions of messages that take back what was under way without naming it.
     stops: tuple[int, ...] = ()
     goal: SourcedValue | None = None
+    # A summary by another program came before the first request.
+    is_continued: bool = False
     instructions: tuple[StandingInstruction, ...] = ()
     decisions: tuple[TaskDecision, ...] = ()
     questions: tuple[AnsweredQuestion, ...] = ()
@@ -247,6 +249,8 @@ class TaskState:
     steps: tuple[RepeatedSteps, ...] = ()
     # The assistant's question that waits for an answer.
     pending_question: SourcedValue | None = None
+    # The assistant's question that the user put off.
+    put_off: SourcedValue | None = None
     # Calls since the newest request that changed no file, by name, the most frequent first.
     calls_since: tuple[tuple[str, int], ...] = ()
     # The step that the assistant announced with one of its last calls.

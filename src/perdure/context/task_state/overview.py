@@ -1,0 +1,46 @@
+"""The state of a task in a few rows, as a person reads it (`/context`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.context.task_state.sections import binding_rules, describe_tests, push_status
+from perdure.context.task_state.state import StandingInstruction, TaskState
+from perdure.context.text import beginning, tidy
+
+
+def _count_with_newest(quoted: Sequence[StandingInstruction]) -> str:
+    """Return the number of instructions and the beginning of the newest; "" for none."""
+    if not quoted:
+        return ""
+    return f"{len(quoted)}{', the newest' if len(quoted) > 1 else ''}: “{beginning(tidy(quoted[-1].text), 60)}”"
+
+
+def describe_state(state: TaskState) -> list[tuple[str, str]]:
+    """Return the state in a few rows for people: what it is about, and its value."""
+    requests, rules = (
+        state.open_requests,
+        [*binding_rules(state), *(i for i in state.instructions if i.kind == "correction")],
+    )
+    commit = state.commits[-1].commit if state.commits else None
+    changed = [f for f in state.files if f.status == "changed"]
+    done = sum(i.is_done for i in state.plan)
+    rows = [
+        (
+            "open request",
+            f"“{beginning(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
+        ),
+        ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
+        ("the user's rules", _count_with_newest(sorted(rules, key=lambda i: i.seq))),
+        ("refused calls", _count_with_newest([i for i in state.instructions if i.kind == "refusal"])),
+        ("folder", state.folder.value if state.folder else ""),
+        ("branch", state.branch.value if state.branch else ""),
+        ("newest commit", f"{commit.hash} {beginning(commit.title, 60)} ({push_status(state)})" if commit else ""),
+        ("last tests", describe_tests(state.tests) if state.tests else ""),
+        ("running", "; ".join(beginning(p.value, 60) for p in state.processes)),
+        ("still fails", "; ".join(beginning(e.text, 80) for e in state.open_errors[-2:])),
+        ("files changed", str(len(changed)) if changed else ""),
+        ("taken back", str(len(state.files_taken_back)) if state.taken_back else ""),
+        ("plan", f"{done} of {len(state.plan)} done" if state.plan else ""),
+    ]
+    return [(name, value) for name, value in rows if value]

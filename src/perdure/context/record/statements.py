@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from perdure.context.edit_blocks import fold_edit_blocks
 from perdure.context.redacted_entries import count_chars, redacted
 from perdure.context.task_state.decisions import UserReading, announces, read_user, user_reading
 from perdure.context.text import Passage, clip, clip_short, size_of, split_passages, split_sentences
@@ -107,7 +108,7 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
     `reading` is that of a user message, where it is cached.
     """
     if message.role == "assistant" and message.kind == "assistant":
-        passages = split_passages(message.text) if message.text.strip() else ()
+        passages = split_passages(fold_edit_blocks(message.text)) if message.text.strip() else ()
         if message.tool_calls and passages:
             passages = tuple(_introduction(passages, message.tool_calls))
         return Statement("assistant", passages, is_final=not message.tool_calls, fingerprint=_fingerprint(message.text))

@@ -298,6 +298,7 @@ def _progress(state: TaskState) -> str:
     """Tell what was done since the newest request, what comes next, and what was not checked."""
     parts = (
         ("Done since then", _done(state)),
+        ("Not applied", _not_applied(state)),
         ("Under way", _under_way(state)),
         ("Not marked as done", _worked_on(state)),
         ("Next", _next(state)),
@@ -342,6 +343,11 @@ def _commit_status(state: TaskState, files: Sequence[TouchedFile]) -> str:
     if len(open_files) == len(files):
         return " (not committed)"
     return f" (not committed: {', '.join(f.path.rpartition('/')[2] for f in open_files)})" if open_files else ""
+
+
+def _not_applied(state: TaskState) -> Iterator[str]:
+    if (seq := state.broken_edit_seq) is not None:
+        yield f"an edit in the last reply, whose SEARCH/REPLACE block is not closed by `>>>>>>> REPLACE`{address(seq)}"
 
 
 def _under_way(state: TaskState) -> Iterator[str]:

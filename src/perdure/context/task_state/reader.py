@@ -417,6 +417,7 @@ class _StateFold:
             put_off=self.put_off,
             calls_since=tuple(work.calls.most_common()),
             announced=self._announced(),
+            broken_edit_seq=self.requests.broken_edit_seq,
             unknown_call=work.unknown_call,
             unrun_tests=tuple(work.unrun_tests),
             changed_since_plan=tuple(work.changed_since_plan) if work.plan else (),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from perdure.context.edit_blocks import has_broken_block
 from perdure.context.task_state.decisions import announcement_of, content_words, decisions_of, plan_of, user_reading
 from perdure.context.text import Passage, clip, sentences, split_passages, tidy
 from perdure.context.user_text.intent import before_fiction
@@ -89,6 +90,11 @@ class ReplyReading:
     @cached_property
     def has_more_to_do(self) -> bool:
         return _MORE_TO_DO.search(self._ends()) is not None
+
+    @cached_property
+    def has_broken_edit(self) -> bool:
+        """Whether it holds an edit that cannot have been applied."""
+        return has_broken_block(self.text)
 
     def _ends(self) -> str:
         """A reply tells its result at its ends."""

@@ -317,6 +317,8 @@ class RequestLog:
     # The question that ended the last reply, until the user writes again.
     question: str = ""
     question_seq: int = -1
+    # Position of the last reply, if an edit in it cannot have been applied.
+    broken_edit_seq: int | None = None
     # Position of the newest message that cancelled a request.
     cancelled_seq: int | None = None
     # Indexes of the open requests.
@@ -367,6 +369,7 @@ class RequestLog:
             self._is_interrupted = True
             return
         question, self.question = self.question or question, ""
+        self.broken_edit_seq = None
         if reading.is_bare:
             self._add_bare(seq, text, question, about)
             return
@@ -418,6 +421,9 @@ class RequestLog:
         if not reply.text or reply.text in _NO_REPLY or _FAILED_CALL.match(reply.text):
             return
         self.question, self.question_seq = reply.question, seq
+        self.broken_edit_seq = seq if reply.has_broken_edit else None
+        if self.broken_edit_seq is not None:  # it was not applied, and what it was for is not done
+            return
         if not reply.question or self._is_offer(reply):
             self._close("answered", seq)
 

@@ -237,7 +237,9 @@ def _completed(state: TaskState, room: int) -> str:
     outcomes = [o for o in state.outcomes if o.answer_seq not in state.in_view]
     whole = [(o.answer_seq, line) for o in outcomes if (line := _outcome(o, _OUTCOME_CHARS))]
     if not milestones and not whole and not state.steps:  # else the section would say that nothing is done
-        whole = [(o.answer_seq, line) for o in state.outcomes if (line := _outcome(o, _SHORT_OUTCOME_CHARS))]
+        whole = [
+            (o.answer_seq, line) for o in state.outcomes if o.answer and (line := _outcome(o, _SHORT_OUTCOME_CHARS))
+        ]
     steps = write_steps(state, room if not milestones and not whole else int(room * _STEPS_SHARE))
     left = room - sum(len(line) + 1 for line in steps)
     if sum(len(line) + 5 for _, line in (*milestones, *whole)) > left:

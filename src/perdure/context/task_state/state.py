@@ -255,6 +255,8 @@ class TaskState:
     calls_since: tuple[tuple[str, int], ...] = ()
     # The step that the assistant announced with one of its last calls.
     announced: SourcedValue | None = None
+    # Position of the last reply, if an edit in it cannot have been applied.
+    broken_edit_seq: int | None = None
     # The last call, if its result is not known.
     unknown_call: SourcedValue | None = None
     # Files with tests that no test run covered since they were changed.

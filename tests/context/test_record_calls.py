@@ -779,3 +779,17 @@ def test_a_cleanup_that_finds_nothing_left_is_no_failure(command: str, output: s
     assert (
         run("ls /tmp/smoke", "[exit 2]\nls: cannot access '/tmp/smoke': No such file or directory").outcome == "failed"
     )
+
+
+def test_a_script_is_told_by_its_purpose_variables_and_steps() -> None:
+    script = (
+        "#!/bin/bash\n# Read the tides of both harbours\nRED='\\033[0;31m'\nGREEN=$'\\e[32m'\nBOLD=$(tput bold)\n"
+        "HARBOUR_DIR=/srv/harbours\n" + "echo reading\n" * 20 + "# the loop needs a pause\n# Step 2: compare\n"
+    )
+    detail = describe("Write", "File created successfully.", file_path="/srv/read.sh", content=script).detail
+    for wanted in ("# Read the tides of both harbours", "HARBOUR_DIR=/srv/harbours", "# Step 2: compare"):
+        assert wanted in detail, wanted
+    for noise in ("RED=", "GREEN=", "BOLD=", "needs a pause"):
+        assert noise not in detail, noise
+    notes = "# Tides\n\nRead daily.\n\n" + "text\n" * 30 + "## the harbour\n"
+    assert "## the harbour" in describe("Write", "ok", file_path="/srv/notes.md", content=notes).detail

@@ -39,12 +39,20 @@ _DEFINITION = re.compile(
         (?:export\s+|default\s+|pub(?:\([^)]*\))?\s+|public\s+|private\s+|protected\s+|static\s+|final\s+|abstract\s+|async\s+|override\s+|virtual\s+|inline\s+|unsafe\s+|extern\s+)*
         (?:func|def|fn|function|class|struct|interface|enum|trait|impl|type|module|namespace|const|let|var|val|object|record|macro_rules!|protocol|extension)\b(?!['’])
       | (?:public|private|protected|static|internal)\s+[\w<>\[\],?\s]+\s+\w+\s*[({=]
-      | @\w+ | \#\s*define\b | \#{1,4}\s+\S | [A-Z][A-Z0-9_]{2,}\s*(?::[^=]+)?=
+      | @\w+ | \#\s*define\b | [A-Z][A-Z0-9_]{2,}\s*(?::[^=]+)?=
       | (?:CREATE|ALTER|DROP|INSERT|UPDATE)\s
-    )""",
+    )
+      | ^\#{1,4}\s+\S  # a heading; indented it is a comment
+    """,
     re.X,
 )
 _SIGNATURE_HEAD = re.compile(r"func \([^)]{0,60}\) \w{1,60}|[^(=]{1,50}")
+# A colour of the terminal, as scripts define it at their beginning.
+_COLOR = re.compile(r"^\s*\w+=\$?.?(?:\\0?33|\\e|\\x1[bB]|\\u001[bB])\[|^\s*\w+=[\"']?\$\(tput ")
+_PROSE_FILE = re.compile(r"(?i)\.(?:md|mdx|markdown|rst|txt|adoc)$|(?:^|/)[^.]*$")
+# A comment in the body of a script that names a step.
+_STEP_COMMENT = re.compile(r"(?i)^#+ *(?:[-=]+ *)?(?:steps?|phase|part|case|scenario|test|\d)\b")
+_OPENING_LINES = 12
 _LOCAL = re.compile(r"^(?:\t| {2,})\s*(?:const|let|var|val)\b")
 _VALUE = re.compile(r"""^\s*[\w.\-"'$\[\]]+\s*(?::?=|:)\s*[^\s{(\[]""")
 _NOISE = re.compile(
@@ -216,7 +224,8 @@ def describe_content(path: str, content: str) -> CallFinding:
         return CallFinding("", (), facts, False, WRITE_WORTH)
     lines = content[:200_000].split("\n")[:_MAX_LINES]
     total = content.count("\n") + (not content.endswith("\n")) if content else 0
-    telling = [x for x in lines if is_definition(x)]
+    is_prose = _PROSE_FILE.search(path) is not None
+    telling = [x for n, x in enumerate(lines) if is_definition(x) and (is_prose or _tells(n, x))]
     first = next((x.strip() for x in lines if x.strip(" #/*-!\"'<>")), "")
     if telling and _PREAMBLE.match(first):
         first = telling[0].strip()
@@ -228,6 +237,13 @@ def describe_content(path: str, content: str) -> CallFinding:
         False,
         WRITE_WORTH,
     )
+
+
+def _tells(number: int, line: str) -> bool:
+    """Whether a definition in code tells something: no colour, and of the comments those at the top or of a step."""
+    if line.startswith("#"):
+        return number < _OPENING_LINES or _STEP_COMMENT.match(line) is not None or line.startswith("#define")
+    return _COLOR.match(line[:200]) is None
 
 
 def read_patch(patch: str, path: str = "") -> CallFinding:

@@ -63,19 +63,18 @@ def build_gateway_config(
         observers.append(span_observer)
 
     def make_routers(hub: Hub) -> Sequence[APIRouter]:
-        web_ui = APIRouter(dependencies=[Depends(require_scope("read"))])
-        prices = Catalog(settings.model_overrides)
-        web_ui.include_router(
-            web_ui_router(
-                store,
-                visibility_of=_visibility_of,
-                clock=clock,
-                catalog=prices,
-                is_closing=lambda: hub.is_draining,
-            )
+        reader = [Depends(require_scope("read"))]
+        web_ui = web_ui_router(
+            store,
+            visibility_of=_visibility_of,
+            dependencies=reader,
+            clock=clock,
+            catalog=Catalog(settings.model_overrides),
+            is_closing=lambda: hub.is_draining,
         )
-        web_ui.include_router(web_session_router(public_url=settings.gateway.public_url))
-        return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), web_ui)
+        session = web_session_router(public_url=settings.gateway.public_url, dependencies=reader)
+        openai = openai_router(hub, ids=TimeIds(clock), clock=clock)
+        return (openai, _metrics_router(metrics, hub), web_ui, session)
 
     def configure_app(app: FastAPI, hub: Hub) -> None:
         app.mount("/", WebUiFiles())

@@ -128,12 +128,14 @@ def web_ui_router(
     store: SessionStore,
     *,
     visibility_of: VisibilityOf,
+    dependencies: Sequence[Any] = (),
     clock: Clock | None = None,
     catalog: Catalog | None = None,
     is_closing: Callable[[], bool] = lambda: False,
 ) -> APIRouter:
     """Build every route of `schemas.py`. `visibility_of` returns whose conversations a request may see; it may raise
-    HTTPException. `catalog` has the prices for savings. `is_closing` ends live streams when the server shuts down."""
+    HTTPException. `dependencies` are FastAPI's, run before each route. `catalog` has the prices for savings.
+    `is_closing` ends live streams when the server shuts down."""
 
     def look(request: Request) -> None:
         request.state.page_sight = ScopedStore(store, visibility_of(request), time, prices)
@@ -145,7 +147,7 @@ def web_ui_router(
         prefix="/api/page",
         route_class=WebUIRoute,
         tags=["page"],
-        dependencies=[Depends(look)],
+        dependencies=[*dependencies, Depends(look)],
         responses={status: {"model": schemas.ErrorBody} for status in (400, 404, 422, 503)},
     )
     one = "/conversations/{any_id}"

@@ -392,12 +392,17 @@ def find_documents(
         text = redacted(entry).text
         if len(text) < _LEAST_DOCUMENT_CHARS or is_log(reads[call_id].line):
             continue
-        if is_prose(page_source(text)):
+        if _has_prose(entry, text):
             chars += len(text)
             passages = entry.memo("document", _document)
             if any(p.worth > _LEAST_PASSAGE_WORTH for p in passages):
                 documents[call_id] = QuotedDocument(passages)
     return documents
+
+
+def _has_prose(entry: Entry, text: str) -> bool:
+    # Cached: every compaction reads all results again, and most of them are no prose.
+    return entry.memo("has prose", lambda _: is_prose(page_source(text)))
 
 
 def share_documents(documents: Mapping[str, QuotedDocument], room: int, left: int) -> dict[str, QuotedDocument]:

@@ -107,6 +107,7 @@ def create_app(
     message_routers = (message_router(hub), chat_router(hub), question_router(hub), socket_router(hub))
     own = (health_router(hub), *message_routers, output_router(store))
     for router in (*own, *routers):
-        app.include_router(router)
+        # `include_router` would build every route a second time, with all of its validators: 60 ms of processor time.
+        app.router.routes.extend(router.routes)
     install_middleware(app, authenticator, settings=settings, observers=observers)
     return app

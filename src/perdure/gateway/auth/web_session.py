@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Sequence
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
@@ -62,9 +64,9 @@ def cookie_name(host: str) -> str:
     return f"perdure_{port}" if port.isdecimal() else "perdure"
 
 
-def web_session_router(*, public_url: str | None) -> APIRouter:
-    """Endpoints that begin, check and end a session of the web UI."""
-    router = APIRouter(prefix="/api/session", tags=["page"])
+def web_session_router(*, public_url: str | None, dependencies: Sequence[Any] = ()) -> APIRouter:
+    """Endpoints that begin, check and end a session of the web UI; `dependencies` are FastAPI's, run before each."""
+    router = APIRouter(prefix="/api/session", tags=["page"], dependencies=[*dependencies])
     is_public_tls = bool(public_url and public_url.startswith("https:"))
 
     @router.post("", response_model=SessionKeyBody)

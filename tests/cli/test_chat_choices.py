@@ -15,7 +15,7 @@ from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.controller import unlisted_lines, welcome_lines
 from perdure.cli.chat.status import closing_lines, route_lines, status_line, window_note
 from perdure.cli.main import cli
-from perdure.commands.context import totals_lines
+from perdure.commands.context import conversation_lines
 from perdure.commands.registry import all_commands
 from perdure.config.load import load
 from perdure.config.settings import Settings
@@ -437,15 +437,16 @@ def test_the_cost_of_free_and_unpriced_models_together_is_unknown_and_never_0(ho
         surface = ChatCommandContext({"model.base_url": sim.base_url, "model.name": "m-without-a-price"})
         surface.agent.chat("hello")
         record(surface, 0.0)
-        for shown in (status_line(surface), *totals_lines(surface.store.ledger.totals(surface.session_id or ""))):
+        for shown in (status_line(surface), *conversation_lines(surface.store, surface.session_id or "")):
             assert "$0.0000" not in shown
         assert "cost unknown" in status_line(surface)
-        *_, cost, why = closing_lines(surface)
+        *_, cost, why, command = closing_lines(surface)
         assert cost.split() == ["cost", "unknown"]
-        assert why == "no price known for 1 call; model_overrides in config.yaml sets one"
+        assert why == "no price known for 1 call; in dollars for a million tokens, in and out:"
+        assert command.endswith(" models price m-without-a-price IN OUT`")
         record(surface, 0.25)
         assert "cost $0.2500+" in status_line(surface)
-        assert list(closing_lines(surface))[-2].split() == ["cost", "$0.2500+"]
+        assert list(closing_lines(surface))[-3].split() == ["cost", "$0.2500+"]
         surface.close()
         surface.store.close()
 

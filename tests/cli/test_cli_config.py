@@ -11,6 +11,7 @@ import pytest
 
 from perdure.cli.editor import edit_file
 from perdure.core.errors import ConfigError
+from perdure.testing.simulator import Simulator
 from support.terminal import perdure
 
 
@@ -30,14 +31,32 @@ def test_set_get_list_unset(tmp_path: Path) -> None:
 def test_a_wrong_value_is_one_plain_line_and_status_1(tmp_path: Path) -> None:
     run = perdure(tmp_path, "config", "set", "compression.threshold", "1.5")
     assert (run.status, run.out) == (1, "")
-    assert run.err == (
-        "perdure: compression.threshold = 1.5 is not allowed: a number above 0, at most 1 (from the command line)\n"
-    )
+    why = "is not allowed: a share: a number above 0, at most 1 (from the command line)"
+    assert run.err == f"perdure: compression.threshold = 1.5 {why}\n"
     negative = perdure(tmp_path, "config", "set", "compression.protect_last_n", "-1")
     assert negative.err.startswith("perdure: compression.protect_last_n = -1 is not allowed")
     unknown = perdure(tmp_path, "config", "get", "compression.treshold")
     assert unknown.status == 1
     assert "did you mean 'compression.threshold'?" in unknown.err
+
+
+def test_a_threshold_in_tokens_is_refused_with_the_share_that_is_meant(tmp_path: Path) -> None:
+    with Simulator(models=("m-1",), window=16_000) as sim:
+        perdure(tmp_path, "config", "set", "model.base_url", sim.base_url)
+        perdure(tmp_path, "config", "set", "model.name", "m-1")
+        meant = perdure(tmp_path, "config", "set", "compression.threshold", "4000")
+        more = perdure(tmp_path, "config", "set", "compression.threshold", "40_000")
+    assert meant.status == 1
+    assert "4,000 tokens are 0.25 of the window, which has 16,000: `" in meant.err
+    assert meant.err.endswith(" config set compression.threshold 0.25`\n")
+    assert more.err.endswith("The window has 16,000 tokens; 0.25 of it is 4,000\n")
+
+
+def test_an_entry_of_a_list_cannot_be_set_alone_and_a_price_has_a_command(tmp_path: Path) -> None:
+    refused = perdure(tmp_path, "config", "set", "model_overrides.work-small.price", "1").err
+    assert "model_overrides is a list; each item: a mapping with `model`, and any of `provider`, `context_" in refused
+    assert "models price NAME IN OUT`" in refused
+    assert "did you mean" not in refused
 
 
 def test_a_broken_file_is_told_by_every_reader_and_can_still_be_mended(tmp_path: Path) -> None:

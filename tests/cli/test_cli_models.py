@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from click.testing import CliRunner
 
 from perdure.cli.main import cli
 from perdure.config.api_keys import StoredKeys, origin_of
+from perdure.config.load import load
+from perdure.config.settings import ModelOverride
 from perdure.testing.simulator import Simulator
 from support.local import needs_local
 
@@ -114,3 +117,38 @@ def test_install_that_fails_says_why_and_exits_1(
     assert result.exit_code == 1
     assert words in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_price_is_set_by_one_command_and_counts_from_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    (tmp_path / "config.yaml").write_text("# mine\nmodel_overrides:\n- {model: M-1, context_length: 9000}\n")
+    with Simulator(script=["One.", "Two."]) as sim:
+        ask = ["--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1", "chat", "-q", "hello"]
+        assert CliRunner().invoke(cli, ask).exit_code == 0
+        unknown = CliRunner().invoke(cli, ["usage"]).output
+        assert "unknown" in unknown
+        assert "models price m-1 IN OUT`" in unknown
+        done = CliRunner().invoke(cli, ["models", "price", "m-1", "3", "$15", "--cache-read", "0.3"])
+        assert done.output == "m-1: $3 in, $15 out, $0.3 cache read, for a million tokens; from the next start on\n"
+        assert CliRunner().invoke(cli, ask).exit_code == 0
+        assert re.search(r"^cost +\$0\.\d+$", CliRunner().invoke(cli, ["usage"]).output, re.MULTILINE)
+    assert load(home=tmp_path).settings.model_overrides == (
+        ModelOverride(
+            model="M-1",
+            context_length=9000,
+            input_price_per_mtok=3,
+            output_price_per_mtok=15,
+            cache_read_price_per_mtok=0.3,
+        ),
+    )
+    assert (tmp_path / "config.yaml").read_text().startswith("# mine\n")
+
+
+@pytest.mark.parametrize("prices", [("IN", "OUT"), ("-1", "2"), ("1", "nan")])
+def test_what_is_no_price_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prices: str) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    refused = CliRunner().invoke(cli, ["models", "price", "--", "m-1", *prices])
+    assert "is no price: US dollars for a million tokens, such as 0.3 or 15" in refused.output
+    assert not (tmp_path / "config.yaml").exists()

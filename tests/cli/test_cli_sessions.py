@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.style import runnable
-from perdure.commands.context import totals_lines
+from perdure.commands.context import left_out_lines
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent, Totals
@@ -201,10 +201,15 @@ def test_usage_and_insights_are_json_for_scripts(home: Path) -> None:
     assert sum(row["cost_usd"] or 0 for row in rows if row["by"] == "model") == 0.25
 
 
-def test_a_cost_without_a_price_says_which_setting_gives_one() -> None:
+def test_a_cost_without_a_price_says_which_command_sets_one() -> None:
     priceless = Totals(calls=3, cost_usd=None, unpriced_calls=3, unreported_calls=1)
-    assert totals_lines(priceless)[-1] == "no price known for 2 calls; model_overrides in config.yaml sets one"
-    assert not any("no price" in line for line in totals_lines(replace(priceless, unpriced_calls=1)))
+    used = [("custom", "m-1"), ("openai-codex", "gpt-5"), ("openrouter", "m-1")]
+    assert left_out_lines(priceless, used)[-2:] == [
+        "no price known for 2 calls; in dollars for a million tokens, in and out:",
+        "  `perdure models price m-1 IN OUT`",
+    ]
+    assert left_out_lines(priceless, used[1:2])[-1] == "no price known for 2 calls", "a subscription has none"
+    assert not any("no price" in line for line in left_out_lines(replace(priceless, unpriced_calls=1)))
 
 
 @pytest.mark.spec("A7")

@@ -129,7 +129,9 @@ def test_what_cannot_be_changed_safely_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_bad_value_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"compression\.threshold = 2 is not allowed: a number above 0, at most 1"):
+    with pytest.raises(
+        ConfigError, match=r"compression\.threshold = 2 is not allowed: a share: a number above 0, at most 1"
+    ):
         edit.set_value(tmp_path / "home", "compression.threshold", "2")
     assert not (tmp_path / "home" / "config.yaml").exists()
     path = write(tmp_path, FILE)

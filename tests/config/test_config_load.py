@@ -64,7 +64,7 @@ def test_where_each_value_came_from_is_known(tmp_path: Path) -> None:
 def test_a_bad_value_names_key_value_range_and_place(tmp_path: Path) -> None:
     path = write(tmp_path, "model:\n  name: x\ncompression:\n  threshold: 1.5\n")
     assert refused(tmp_path) == (
-        f"compression.threshold = 1.5 is not allowed: a number above 0, at most 1 (from {path}, line 4)"
+        f"compression.threshold = 1.5 is not allowed: a share: a number above 0, at most 1 (from {path}, line 4)"
     )
     assert refused(tmp_path / "no", {"PERDURE_COMPRESSION__TARGET_RATIO": "9"}) == (
         "compression.target_ratio = 9 is not allowed: a number from 0.1 to 0.8"
@@ -99,6 +99,8 @@ def test_every_wrong_value_is_told_at_once(tmp_path: Path) -> None:
         ),
         ("threshold: 0.5\n", "(did you mean 'compression.threshold'?)"),
         ("compression.threshold: 0.5\n", "write `threshold:` inside `compression:` instead"),
+        ("model_overrides: [{model: x, price: 3}]\n", "(did you mean 'model_overrides[0].input_price_per_mtok'?)"),
+        ("model_overrides: [{model: x, window: 3}]\n", "; it takes model, provider, context_length, input_price_per_"),
         ("fallback_providers: [{provider: x, modl: y}]\n", "(did you mean 'fallback_providers[0].model'?)"),
         ("fallback_providers: [{model: y}]\n", "fallback_providers[0].provider is missing"),
         ("fallback_providers: openrouter\n", "fallback_providers = 'openrouter' is not allowed: a list"),

@@ -130,7 +130,7 @@ def test_a_route_has_a_short_form() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("compression.threshold", "a number above 0, at most 1"),
+        ("compression.threshold", "a share: a number above 0, at most 1"),
         ("compression.target_ratio", "a number from 0.1 to 0.8"),
         ("compression.protect_last_n", "a whole number, at least 1"),
         ("compression.enabled", "true or false"),

@@ -9,7 +9,7 @@ import click
 from perdure.cli.editor import edit_file
 from perdure.cli.lazy import PlainGroup
 from perdure.cli.output import echo, echo_table
-from perdure.core.errors import ConfigError
+from perdure.core.errors import ConfigError, PerdureError
 
 # What these commands need takes 0.2 s to import, so each imports it when it runs: `config --help` stays quick.
 
@@ -121,7 +121,10 @@ def write_setting(key: str, value: str) -> None:
         _check_provider(key, value)
     elif key.endswith(("fallback", "fallback_providers")):
         _check_fallbacks(key, value)
-    written = edit.set_value(home_dir(), key, value)
+    try:
+        written = edit.set_value(home_dir(), key, value)
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_as_share(key, value)}") from None
     echo(f"{key} = {keys.format_value(written.value)}")
     for problem in written.others:
         echo(f"perdure: still wrong: {problem.text}", err=True)
@@ -134,6 +137,34 @@ def write_setting(key: str, value: str) -> None:
         _report_unknown_model()
     if section in ("tools", "permissions") or key == "context.engine":
         _report_unknown_names()
+
+
+def _as_share(key: str, value: str) -> str:
+    """Explain a threshold that was meant in tokens, with the share that it is of the present window; "" for others."""
+    digits = value.replace(",", "").replace("_", "")
+    if key != "compression.threshold" or not digits.isdecimal() or int(digits) <= 1:
+        return ""
+    if (window := _present_window()) is None:
+        return ". Of a window of 200,000 tokens, 0.25 is 50,000"
+    if int(digits) > window:
+        return f". The window has {window:,} tokens; 0.25 of it is {window // 4:,}"
+    share = max(0.001, round(int(digits) / window, 3))
+    whole = f"{int(digits):,} tokens are {share:g} of the window, which has {window:,}"
+    return f". {whole}: `perdure config set {key} {share:g}`"
+
+
+def _present_window() -> int | None:
+    """Return the window of the configured model, which may query its endpoint; None where there is none."""
+    from perdure.app.runtime import Shared, open_user_store, shared_loop
+    from perdure.config.load import load
+
+    try:
+        loaded = load()
+        with open_user_store(loaded.settings, loaded.home) as store:
+            shared = Shared(loaded.settings, home=loaded.home, store=store)
+            return shared_loop().run(shared.knowledge.window(shared.route.main)).tokens
+    except PerdureError:  # what is wrong with the model is not what was asked
+        return None
 
 
 def _report_unknown_model() -> None:

@@ -18,12 +18,15 @@ from perdure.app.model_choices import unknown_model_notice
 from perdure.app.runtime import UNSTARTED, Shared, key_problem, open_user_store, shared_loop
 from perdure.cli.output import columns, echo_json
 from perdure.cli.style import Style, column_count, runnable, wrap_words
+from perdure.commands.context import price_command
 from perdure.config.api_keys import StoredKeys, origin_of, overrides_stored_key
 from perdure.config.env import make_home
 from perdure.config.keys import mask
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError, ModelNotNamed, PerdureError, StoreUnavailable
+from perdure.core.usage import CanonicalUsage
+from perdure.models.catalog import is_subscription
 from perdure.providers.codec import caching_notice
 from perdure.providers.discovery import local_servers
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
@@ -213,6 +216,7 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         yield Check("endpoint", "broken", problem.partition(":")[0], problem.partition(": ")[2])
     elif not is_offline:
         yield _answers(endpoint)
+    yield from _price(shared, endpoint)
     window = shared_loop().run(shared.knowledge.window(endpoint))
     is_own = endpoint.base_url == UNSTARTED and loaded.settings.model.context_length is None
     source = "as it is started here" if is_own else _WINDOW_SOURCES[window.source]
@@ -221,6 +225,13 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         yield Check("window", "note", f"{window.tokens:,} tokens ({source})", advice)
     else:
         yield Check("window", "ok", f"{window.tokens:,} tokens ({source})")
+
+
+def _price(shared: Shared, endpoint: Endpoint) -> Iterator[Check]:
+    is_priced = shared.knowledge.cost_usd(endpoint, CanonicalUsage(input_tokens=1, output_tokens=1)) is not None
+    if not is_priced and not is_subscription(endpoint.provider):
+        advice = f"`{price_command(endpoint.model)}`, in dollars for a million tokens"
+        yield Check("price", "note", f"none known for {endpoint.model}: its cost is shown as unknown", advice)
 
 
 def _names(loaded: Loaded, store: SessionStore) -> Iterator[Check]:

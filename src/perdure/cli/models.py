@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -41,6 +42,7 @@ def models(ctx: click.Context, is_local: bool) -> None:
       perdure models list
       perdure models --local
       perdure models install
+      perdure models price work-small 0.3 1.2
     """
     if is_local:
         _show_local()
@@ -122,6 +124,57 @@ def list_() -> None:
         echo(f"file     {_size(path)}  {path}")
     if packaged is None and not own:
         echo(f"no embedded model is installed: {INSTALL}")
+
+
+def _to_price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        dollars = float(value.removeprefix("$"))
+    except ValueError:
+        dollars = -1.0
+    if not 0 <= dollars < float("inf"):
+        raise click.BadParameter(f"{value!r} is no price: US dollars for a million tokens, such as 0.3 or 15")
+    return dollars
+
+
+@models.command()
+@click.argument("name")
+@click.argument("input_price", metavar="IN", callback=_to_price)
+@click.argument("output_price", metavar="OUT", callback=_to_price)
+@click.option("--cache-read", metavar="X", callback=_to_price, help="Of prompt tokens read from the provider's cache.")
+@click.option("--cache-write", metavar="X", callback=_to_price, help="Of prompt tokens written to the cache.")
+def price(
+    name: str, input_price: float, output_price: float, cache_read: float | None, cache_write: float | None
+) -> None:
+    """Set the price of the model NAME: US dollars for a million tokens, in and out.
+
+    It is kept in model_overrides of config.yaml, and counts for calls from the next start on. Cached tokens cost as
+    much as others unless their prices are given.
+
+    \b
+    Examples:
+      perdure models price work-small 0.3 1.2
+      perdure models price work-large 3 15 --cache-read 0.3
+    """
+    import json
+
+    from perdure.config import keys
+    from perdure.config.edit import set_value
+    from perdure.config.env import home_dir
+    from perdure.config.load import load
+
+    given = {"input": input_price, "output": output_price, "cache_read": cache_read, "cache_write": cache_write}
+    prices = {f"{kind}_price_per_mtok": value for kind, value in given.items() if value is not None}
+    entries: list[dict[str, Any]] = keys.plain(load().settings.model_overrides)
+    same = next((e for e in entries if e["model"].lower() == name.lower() and "provider" not in e), None)
+    if same is None:
+        same = {"model": name}
+        entries.append(same)
+    same |= prices
+    set_value(home_dir(), "model_overrides", json.dumps(entries))
+    rest = "".join(f", ${same[k]:g} {k.split('_price')[0].replace('_', ' ')}" for k in prices if k.startswith("cache"))
+    echo(f"{name}: ${input_price:g} in, ${output_price:g} out{rest}, for a million tokens; from the next start on")
 
 
 @models.command()

@@ -40,7 +40,7 @@ def usage(flags: dict[str, str], any_id: str | None, as_json: bool) -> None:
       perdure usage c_1m7g
       perdure usage --json
     """
-    from perdure.commands.context import totals_lines
+    from perdure.commands.context import conversation_lines
 
     with open_cli_store(flags) as store:
         if any_id is None:
@@ -55,7 +55,7 @@ def usage(flags: dict[str, str], any_id: str | None, as_json: bool) -> None:
             echo_json({"id": conversation.id, "title": conversation.title, **_totals_json(totals)})
             return
         echo(f"{conversation.id}  {conversation.title or '–'}")
-        echo("\n".join(totals_lines(store.ledger.totals(conversation.id))))
+        echo(runnable("\n".join(conversation_lines(store, conversation.id))))
 
 
 @click.command()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from perdure.app.model_choices import ModelChoice
 from perdure.app.runtime import NOT_CHOSEN, describe_choices
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
@@ -22,6 +25,7 @@ from perdure.context.registry import WINDOWS_ENGINE
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import NotFound
 from perdure.core.visibility import Visibility
+from perdure.models.catalog import is_subscription
 from perdure.store.records import Grouping, Span, Totals, UsageRow
 from perdure.store.store import SessionStore
 
@@ -183,6 +187,8 @@ _GROUPS: tuple[Grouping, ...] = ("day", "model", "source", "task")
 MOST_DAYS = 36_500
 _MOST_CHOICES = 40
 _NAME_CELLS = 36
+# Models whose missing price is named.
+_MOST_PRICES = 3
 NOTHING_YET = "Nothing has been said yet."
 
 
@@ -191,33 +197,46 @@ def usage(surface: CommandContext, argument: str) -> CommandResult:
     session_id = surface.agent.session_id
     if session_id is None:
         return CommandResult(NOTHING_YET)
-    totals = surface.store.ledger.totals(session_id)
-    return CommandResult("\n".join([*totals_lines(totals), "", gauge_line(measure_usage(surface.agent))]))
+    lines = conversation_lines(surface.store, session_id)
+    return CommandResult("\n".join([*lines, "", gauge_line(measure_usage(surface.agent))]))
 
 
-def totals_lines(totals: Totals) -> list[str]:
-    """Format totals: tokens by class, cost, cache hit rate, calls, compactions, and calls without reported usage."""
+def conversation_lines(store: SessionStore, any_id: str) -> list[str]:
+    """Format the totals of a conversation, and what its cost leaves out."""
+    totals = store.ledger.totals(any_id)
+    return [*_totals_lines(totals), *left_out_lines(totals, store.ledger.unpriced_models(any_id))]
+
+
+def _totals_lines(totals: Totals) -> list[str]:
+    """Format totals: tokens by class, cost, cache hit rate, calls and compactions."""
     undone = f", {totals.undone_compactions:,} undone" if totals.undone_compactions else ""
-    lines = [
+    return [
         *usage_lines(totals.usage),
         f"{'cost':<18} {total_cost(totals):>12}",
         f"{'cache hit rate':<18} {share(totals.usage.cache_hit_rate):>12}",
         f"{'model calls':<18} {totals.calls:>12}",
         f"{'compactions':<18} {totals.compactions:>12}{undone}",
     ]
-    return [*lines, *left_out_lines(totals)]
 
 
-def left_out_lines(totals: Totals) -> list[str]:
-    """Return lines on the calls that the tokens or the cost leave out."""
+def left_out_lines(totals: Totals, unpriced_models: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Return lines on the calls that the tokens or the cost leave out, with the command that sets a missing price."""
     lines = []
     if totals.unreported_calls:
         about = tokens(totals.unreported_estimate_tokens)
         lines.append(f"{count(totals.unreported_calls, 'call')} ended unreported, about {about} tokens")
     # A call without token counts has no cost either, whatever its price.
     if (unpriced := totals.unpriced_calls - totals.unreported_calls) > 0:
-        lines.append(f"no price known for {count(unpriced, 'call')}; model_overrides in config.yaml sets one")
+        priceable = dict.fromkeys(model for provider, model in unpriced_models if not is_subscription(provider))
+        how = "; in dollars for a million tokens, in and out:" if priceable else ""
+        lines.append(f"no price known for {count(unpriced, 'call')}{how}")
+        lines += [f"  `{price_command(model)}`" for model in list(priceable)[:_MOST_PRICES]]
     return lines
+
+
+def price_command(model: str) -> str:
+    """Return the command that sets the price of a model."""
+    return f"perdure models price {shlex.quote(model)} IN OUT"
 
 
 def insights(surface: CommandContext, argument: str) -> CommandResult:

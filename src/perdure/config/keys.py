@@ -81,7 +81,19 @@ def find(name: str) -> Key:
             f"unknown setting {name!r}: keys are no settings; `perdure login PROVIDER` stores one,"
             " and a variable such as ANTHROPIC_API_KEY goes before it"
         )
+    listing = next(
+        (k for k in all_keys().values() if k.is_list and name.startswith((f"{k.name}.", f"{k.name}["))), None
+    )
+    if listing is not None:
+        raise ConfigError(
+            f"{listing.name} is {listing.allowed}; it is set whole, as YAML in brackets{_how_to_price(name)}"
+        )
     raise ConfigError(f"unknown setting {name!r}{did_you_mean_key(name)}; `perdure config list` shows all")
+
+
+def _how_to_price(name: str) -> str:
+    is_price = name.startswith("model_overrides") and "price" in name
+    return ". A price: `perdure models price NAME IN OUT`" if is_price else ""
 
 
 def did_you_mean(name: str) -> str:
@@ -177,6 +189,9 @@ def allowed(node: Mapping[str, Any]) -> str:
     kind = node.get("type")
     if kind in ("integer", "number"):
         return _range("a whole number" if kind == "integer" else "a number", node)
+    if required := node.get("required"):
+        others = ", ".join(f"`{name}`" for name in node["properties"] if name not in required)
+        return f"a mapping with {', '.join(f'`{name}`' for name in required)}, and any of {others}"
     if kind == "object":
         return "a section of settings"
     if kind == "array":

@@ -75,8 +75,11 @@ def _hint(location: tuple[str | int, ...]) -> str:
     if name in keys.all_keys():
         section, _, leaf = name.rpartition(".")
         return f"; write `{leaf}:` inside `{section.replace('.', ': ')}:` instead"
-    if close := get_close_matches(name, keys.names_at(location[:-1]), n=1):
+    names = keys.names_at(location[:-1])
+    if close := [n for n in names if name in n.split("_")] or get_close_matches(name, names, n=1, cutoff=0.7):
         return f" (did you mean {dotted((*location[:-1], close[0]))!r}?)"
+    if any(isinstance(part, int) for part in location):  # an item of a list; other sections have nothing to do with it
+        return f"; it takes {', '.join(names)}"
     return keys.did_you_mean(dotted(location))
 
 

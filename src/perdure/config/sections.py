@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(gt=0, le=1, json_schema_extra={"allowed": "a share: a number above 0, at most 1"})]
 Dollars = Annotated[float, Field(gt=0)]
 Price = Annotated[float, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0)]

@@ -438,8 +438,6 @@ class DisplaySettings(Section):
 class ModelOverride(Section):
     """What you know better than the catalogue about one model."""
 
-    model_config = ConfigDict(json_schema_extra={"allowed": "a mapping with model, and what is known of it"})
-
     model: Text = Field(description="Model the entry is about.")
     provider: Text | None = Field(default=None, description="Provider it is about; null means on every provider.")
     context_length: Positive | None = Field(default=None, description="Its window in tokens.")
@@ -491,5 +489,6 @@ class Settings(Section):
     gateway: GatewaySettings = Field(default=GatewaySettings(), description="The gateway, and `perdure serve`.")
     display: DisplaySettings = Field(default=DisplaySettings(), description="What the terminal shows.")
     model_overrides: tuple[ModelOverride, ...] = Field(
-        default=(), description="What you know better than the catalogue about a model's window and prices."
+        default=(),
+        description="What you know better about models than the catalogue; `perdure models price` adds prices.",
     )

@@ -37,6 +37,13 @@ _WINDOWS: tuple[tuple[str, str, int], ...] = (
 )
 # Routes that a subscription pays for: no price per token is true there.
 _UNPRICED = frozenset(("openai-codex",))
+
+
+def is_subscription(provider: str) -> bool:
+    """Whether a provider bills no tokens, so that none of its models has a price for them."""
+    return provider.lower() in _UNPRICED
+
+
 # The embedded model runs on the user's own machine.
 _FREE = frozenset(("local",))
 
@@ -127,7 +134,7 @@ class Catalog:
         override = self._override(provider, model)
         if override is not None and _has_prices(override):
             return _flat_cost(self.facts(provider, model, base_url=base_url).prices, usage)
-        if (provider or "").lower() in _UNPRICED:
+        if is_subscription(provider or ""):
             return None
         row = _lookup(provider, model, base_url)
         return _catalogue_cost(row, usage, at_ms) if row else None

@@ -299,6 +299,17 @@ class Ledger:
 
         return self._context.database.read(load)
 
+    def unpriced_models(self, any_id: str) -> list[tuple[str, str]]:
+        """Return provider and model of each route of a conversation with calls that have token counts and no price."""
+        rows = self._context.database.read(
+            lambda tx: tx.rows(
+                "SELECT DISTINCT provider, model FROM call"
+                " WHERE conversation = ? AND cost_usd IS NULL AND reported = 1 ORDER BY 1, 2",
+                (conversation_id_of(tx, any_id),),
+            )
+        )
+        return [(to_text(provider), to_text(model)) for provider, model in rows]
+
     def session_totals(self, session_id: str) -> Totals:
         """Return the totals of one session."""
         sums = self._context.database.read(

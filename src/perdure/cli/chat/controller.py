@@ -267,9 +267,8 @@ class ChatController:
             return Answer("\n".join((result.text.partition("\n")[0], *self.surface.resume_notes)), is_resumed=True)
         if result.then_send is None:
             is_error = result.level == "error"
-            text = runnable(result.text) if is_error else result.text
             return Answer(
-                local_times(text) if result.is_document else text,
+                local_times(result.text) if result.is_document else runnable(result.text),
                 is_error=is_error,
                 is_leaving=result.is_leaving,
                 is_document=result.is_document,

@@ -535,10 +535,8 @@ def _dotted_prefix_key(text: str, start: int, end: int) -> Secret | None:
 
 
 def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
-    if (
-        _MARKS.search(text, at, end + _MARK_BEHIND)
-        and (odd := _UNHEADED.search(text, at, end + _MARK_BEHIND)) is not None
-    ):
+    most = end + _MARK_BEHIND
+    if _MARKS.search(text, at, most) and (odd := _UNHEADED.search(text, at, most)) is not None:
         start = odd.start() - _BEFORE_MARK.get(str(odd.lastgroup), 0)
         if may_begin(text, start):
             yield Secret(str(odd.lastgroup).replace("_", "-"), start, odd.end())

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from perdure.core.errors import ErrorKind, kind_label
 from perdure.core.messages import CUT_OFF, ToolCall, assistant, tool_result, user
 from perdure.store.records import StoredEvent
 from perdure.store.store import SessionStore, open_store
+from perdure.web import static
 from support.agents import bench
 from support.store import FakeClock
 from support.web_ui_api import Asking
@@ -160,3 +163,12 @@ def test_the_failures_of_a_real_conversation_agree_in_every_view(tmp_path: Path)
     # A refusal stands right behind the answer it is about.
     refused = next(e for e in events if e["kind"] == "model_refused")
     assert refused["after_seq"] == rows[1]["seq"] == 6
+
+
+def test_the_web_ui_names_kinds_of_errors_as_the_terminal_does() -> None:
+    script = (Path(static.__file__).parent / "static/assets/js/event.js").read_text("utf-8")
+    table = script.partition("const ERRORS = {")[2].partition("}")[0]
+    names = dict(re.findall(r'(\w+): "([^"]+)"', table))
+    kinds = get_args(ErrorKind)
+    assert set(names) <= set(kinds)
+    assert {kind: names.get(kind, kind.replace("_", " ")) for kind in kinds} == {k: kind_label(k) for k in kinds}

@@ -120,6 +120,18 @@ _READ_HITS, _READ_CHARS = 8, 3_000
 _MAX_IMAGES = 4
 
 
+# The parameters of `session_search`, with and without a reader of the results.
+_Query = Annotated[str, 'a question, words, a "phrase", a prefix*, or an address: m:120-180, c_…/m:7, output:<id>']
+_Rewordings = Annotated[
+    list[str] | None,
+    "for a question: two or three queries for the same in other words, such as the answer may have; finds more",
+]
+_Here = Annotated[bool, "only in this conversation"]
+_Limit = Annotated[int, "most results"]
+_Offset = Annotated[int, "for an address: first character to show"]
+_Cursor = Annotated[str, "for more results of the same query: as named at the end of the last ones"]
+
+
 class SessionSearch:
     """The `session_search` tool: search the user's conversations, including the current one."""
 
@@ -138,17 +150,12 @@ class SessionSearch:
     async def session_search_asked(
         self,
         context: ToolContext,
-        query: Annotated[
-            str, 'a question, words, a "phrase", a prefix*, or an address: m:120-180, c_…/m:7, output:<id>'
-        ],
-        rewordings: Annotated[
-            list[str] | None,
-            "for a question: two or three queries for the same in other words, such as the answer may have; finds more",
-        ] = None,
-        here: Annotated[bool, "only in this conversation"] = False,
-        limit: Annotated[int, "most results"] = 10,
-        offset: Annotated[int, "for an address: first character to show"] = 0,
-        cursor: Annotated[str, "for more results of the same query: as named at the end of the last ones"] = "",
+        query: _Query,
+        rewordings: _Rewordings = None,
+        here: _Here = False,
+        limit: _Limit = 10,
+        offset: _Offset = 0,
+        cursor: _Cursor = "",
         answer: Annotated[bool, "have another model read the results and answer the query, citing addresses"] = False,
     ) -> ToolReply:
         """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
@@ -183,17 +190,12 @@ class SessionSearch:
     def session_search(
         self,
         context: ToolContext,
-        query: Annotated[
-            str, 'a question, words, a "phrase", a prefix*, or an address: m:120-180, c_…/m:7, output:<id>'
-        ],
-        rewordings: Annotated[
-            list[str] | None,
-            "for a question: two or three queries for the same in other words, such as the answer may have; finds more",
-        ] = None,
-        here: Annotated[bool, "only in this conversation"] = False,
-        limit: Annotated[int, "most results"] = 10,
-        offset: Annotated[int, "for an address: first character to show"] = 0,
-        cursor: Annotated[str, "for more results of the same query: as named at the end of the last ones"] = "",
+        query: _Query,
+        rewordings: _Rewordings = None,
+        here: _Here = False,
+        limit: _Limit = 10,
+        offset: _Offset = 0,
+        cursor: _Cursor = "",
     ) -> ToolReply:
         """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
         if ADDRESS.fullmatch(query.strip()):

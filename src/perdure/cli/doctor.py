@@ -114,9 +114,9 @@ def _keys(home: Path) -> Check:
     except ConfigError as error:
         return Check("keys", "broken", str(error), "`perdure login PROVIDER` replaces the file")
     variables = dict.fromkeys(v for s in PROVIDERS for v in s.key_variables if overrides_stored_key(v))
-    places = {**dict.fromkeys(variables, "environment"), **{name: where[0] for name, where in sources.items()}}
-    if places:
-        return Check("keys", "ok", ", ".join(f"{name} ({where})" for name, where in places.items()))
+    key_sources = {**dict.fromkeys(variables, "environment"), **{name: where[0] for name, where in sources.items()}}
+    if key_sources:
+        return Check("keys", "ok", ", ".join(f"{name} ({where})" for name, where in key_sources.items()))
     remedy = "`perdure login PROVIDER`, or export ANTHROPIC_API_KEY=…, OPENAI_API_KEY=…, …"
     return Check("keys", "note", "none in the environment, none stored", remedy)
 

@@ -88,12 +88,12 @@ class ConversationFilter:
             parts.append("c.id IN (SELECT conversation FROM session WHERE began_by = 'compression')")
         if self.failures:
             parts.append(f"c.id IN ({failing_sql(self.failures)})")
-        for key, wanted in self.state.items():
+        for key, expected in self.state.items():
             condition = "SELECT 1 FROM state f WHERE f.scope = ? || c.id AND f.key = ?"
             values += [CONVERSATION_SCOPE, key]
-            if wanted is not None:
+            if expected is not None:
                 condition += " AND f.value = ?"
-                values.append(encode_state(wanted))
+                values.append(encode_state(expected))
             parts.append(f"EXISTS ({condition})")
         if self.ids is not None:
             parts.append(f"c.id IN ({', '.join('?' * len(self.ids)) or 'NULL'})")

@@ -281,13 +281,13 @@ def fuse_rankings(rankings: Sequence[Sequence[TextMatch]]) -> list[FusedMatch]:
     """Join the rankings of several queries, by rank: scores of different queries are not comparable."""
     if len(rankings) == 1:
         return [FusedMatch(m, m.score) for m in rankings[0]]
-    places: dict[tuple[bool, int], list[tuple[int, int]]] = defaultdict(list)
+    ranks_by_text: dict[tuple[bool, int], list[tuple[int, int]]] = defaultdict(list)
     for query, ranking in enumerate(rankings):
         for rank, match in enumerate(ranking):
-            places[match.is_message, match.row[0]].append((rank, query))
+            ranks_by_text[match.is_message, match.row[0]].append((rank, query))
     fused = []
-    for found in places.values():
-        rank, query = min(found)
-        score = sum(1 / (_RANK_OFFSET + rank) for rank, _ in found)
+    for ranks in ranks_by_text.values():
+        rank, query = min(ranks)
+        score = sum(1 / (_RANK_OFFSET + rank) for rank, _ in ranks)
         fused.append(FusedMatch(rankings[query][rank], score, query))
     return sorted(fused, key=lambda f: (-round(f.score, 6), f.query, -f.match.row[0]))

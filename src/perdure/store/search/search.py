@@ -314,8 +314,8 @@ class _Search:
                 text = f"{calls[ident]}\n{text}" if ident in calls else text
                 yield TextMatch(rows[ident], text, ranker.score(text, kind=rows[ident][5]))
 
-    def to_hit(self, found: FusedMatch) -> SearchHit:
-        match = found.match
+    def to_hit(self, fused: FusedMatch) -> SearchHit:
+        match = fused.match
         _, conversation, session, tip, place, kind, created_at, title, *_ = match.row
         line, marks, offset = self._snippets.excerpt(match.text)
         matched = (self._query.terms[n] for n in sorted(match.relevance.matched))
@@ -331,7 +331,7 @@ class _Search:
             excerpt=line,
             offset=max(0, match.start + offset),
             marks=marks,
-            score=round(found.score, 4),
+            score=round(fused.score, 4),
             matched=tuple(t.label for t in matched if not t.is_part),
             answer=self._answer(match),
         )
@@ -430,11 +430,11 @@ class _Search:
 
 def _with_replies(hits: Sequence[SearchHit]) -> tuple[SearchHit, ...]:
     """Join each request with the reply below it, so that no question comes before its answer."""
-    places = {(h.conversation_id, h.address): n for n, h in enumerate(hits)}
+    positions = {(h.conversation_id, h.address): n for n, h in enumerate(hits)}
     replies: set[int] = set()
     result: list[SearchHit] = []
     for number, hit in enumerate(hits):
-        reply = places.get(_answer_key(hit))
+        reply = positions.get(_answer_key(hit))
         if number in replies:
             continue
         if reply is not None and reply > number:

@@ -124,16 +124,16 @@ class VectorIndex:
             return 0
         passages = [(ident, p) for ident, text in texts if len(text) >= _MIN_CHARS for p in split_passages(text)]
         vectors = model.embed([p for _, p in passages])
-        made: dict[int, list[int]] = {}
+        rows_by_message: dict[int, list[int]] = {}
         for row, (ident, _) in enumerate(passages):
-            made.setdefault(ident, []).append(row)
+            rows_by_message.setdefault(ident, []).append(row)
         last = texts[-1][0]
 
         def write(tx: Transaction) -> None:
             if tx.row("SELECT 1 FROM message_vector WHERE id BETWEEN ? AND ? LIMIT 1", (texts[0][0], last)):
                 # Those of an older version are replaced.
                 record_removal(tx)
-            for ident, rows in made.items():
+            for ident, rows in rows_by_message.items():
                 # The message may have been deleted meanwhile.
                 tx.run(
                     "INSERT INTO message_vector (id, passages) SELECT id, ? FROM message WHERE id = ?"
@@ -206,8 +206,10 @@ class Similarities:
         missing = [i for i in ids if i not in self._cosines]
         for start in range(0, len(missing), _READ_BATCH):
             batch: list[Value] = list(missing[start : start + _READ_BATCH])
-            places = ", ".join("?" * len(batch))
-            for ident, data in self._tx.rows(f"SELECT id, passages FROM message_vector WHERE id IN ({places})", batch):
+            placeholders = ", ".join("?" * len(batch))
+            for ident, data in self._tx.rows(
+                f"SELECT id, passages FROM message_vector WHERE id IN ({placeholders})", batch
+            ):
                 vectors = unpack_vectors(to_bytes(data))
                 if len(vectors):
                     self._cosines[ident] = float(self._comparison.cosines(vectors).max())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.projection import Projection, project
+from perdure.agent.model_request import Projection, project
 from perdure.core import rules
 from perdure.core.messages import Entry, Message, TextPart, ToolCall, assistant, tool_result, user
 from support.histories import broken_histories, valid_histories

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.projection import LEFT_OUT, count_images, surplus_images, without_images
+from perdure.agent.model_request import LEFT_OUT, count_images, surplus_images, without_images
 from perdure.config.settings import Settings
 from perdure.core.messages import Entry, ImagePart, Message
 from perdure.testing.simulator import Call, Fail, Raw, Say
@@ -89,7 +89,7 @@ def test_a_turn_does_not_look_for_images_in_the_whole_history(tmp_path: Path, mo
             return count_images(entry)
 
         monkeypatch.setattr("perdure.agent.session.count_images", count)
-        monkeypatch.setattr("perdure.agent.projection.count_images", count)
+        monkeypatch.setattr("perdure.agent.model_request.count_images", count)
         assert b.agent.run_conversation("go on").outcome == "completed"
         assert set(looked_at) == {403, 404}
 

@@ -31,7 +31,7 @@ from typing import Literal
 from perdure.agent.compaction_cost import CostRule
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
-from perdure.agent.projection import spill_results, with_text
+from perdure.agent.model_request import spill_results, with_text
 from perdure.agent.prompt import refresh_prompt
 from perdure.agent.session import LiveSession
 from perdure.agent.turn_limits import Spent, check_spending

@@ -1,7 +1,7 @@
-"""Build the request of a model call, send it, and recover from errors.
+"""Send the request of a model call, and recover from errors.
 
-`ModelCaller._build_request` builds it from the projected history. After an error the call is retried, made with a lower
-output cap, with a compacted history or at the next endpoint, or given up with advice for the user.
+`agent.model_request` builds the request. After an error the call is retried, made with a lower output cap, with a
+compacted history or at the next endpoint, or given up with advice for the user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from perdure.agent.compaction import CompactionGate, compact
 from perdure.agent.context_usage import context_window
 from perdure.agent.deps import AgentDeps
-from perdure.agent.projection import DESCRIBED, NOT_DESCRIBED
+from perdure.agent.model_request import DESCRIBED, NOT_DESCRIBED, build_request
 from perdure.agent.session import LiveSession
 from perdure.core.error_policy import POLICIES, RecoveryAction
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError, kind_label
@@ -24,7 +24,6 @@ from perdure.core.turn_options import AUTO
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.windows import ContextWindow, Window, plausible_window, step_down
 from perdure.providers.registry import default_max_tokens, quirks_of
-from perdure.providers.routes import adapt_request
 from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent, overflow_verdict
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 
@@ -332,28 +331,18 @@ class ModelCaller:
     # -- one attempt -------------------------------------------------------------------------------------------------
 
     def _build_request(self, max_tokens: int | None, *, extra_system: str, with_tools: bool) -> ModelRequest:
-        """Build the request for the next call: the history as it is sent (`projection`), system blocks, tools, options.
-
-        Options are those of the turn and of the settings; the request is adapted to the endpoint.
-        """
+        """Build the request for the next call at the current endpoint."""
         parts, live = self._parts, self._live
-        endpoint, settings, options = parts.routes.endpoint, parts.settings.model, live.options
-        blocks = (*live.system_blocks, extra_system) if extra_system else live.system_blocks
-        request = ModelRequest(
-            model=endpoint.model,
-            entries=live.projection.entries(),
-            system=blocks,
+        return build_request(
+            live.projection.entries(),
+            parts.routes.endpoint,
+            settings=parts.settings,
+            options=live.options,
+            system=(*live.system_blocks, extra_system) if extra_system else live.system_blocks,
             tools=live.tools if with_tools else (),
-            allows_parallel_calls=options.allows_parallel_calls,
-            answer_format=options.answer_format,
             max_tokens=max_tokens,
-            temperature=options.temperature if options.temperature is not None else settings.temperature,
-            reasoning_effort=settings.reasoning_effort,
-            is_streaming=parts.settings.display.streaming,
+            conversation_id=live.conversation_id,
         )
-        caching = parts.settings.prompt_caching
-        key = live.conversation_id if caching.conversation_key else ""
-        return adapt_request(replace(request, cache_key=key), endpoint, cache_ttl=caching.cache_ttl)
 
     async def _send(self, request: ModelRequest, task_id: str) -> ModelAnswer:
         """Send one attempt. A failed or cancelled one is recorded in the ledger, with the text received so far."""

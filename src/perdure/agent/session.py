@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from perdure import prompts
 from perdure.agent.context_usage import Composition, ContextUsage, is_same_prompt, last_reported_call
 from perdure.agent.deps import AgentDeps
-from perdure.agent.projection import (
+from perdure.agent.model_request import (
     Projection,
     SentForms,
     SpilledResults,

@@ -1,9 +1,10 @@
-"""Project the history to request messages. Never stored; the same history yields the same bytes.
+"""Build the request of a model call: project the history to request messages, then add system, tools and options.
 
-`SentForms` decides in which form each message is sent: spilled results as previews, shortened reasoning, left-out
-images. `Projection` makes the result sendable (`core.rules`): equal neighbours merge into parts, a call without a
-result gets a stub, recalled passages are attached to the message they belong to. Appending costs O(new): a message that
-keeps the rules is added as it is, one that breaks them re-projects the current turn only.
+The projection is never stored; the same history yields the same bytes. `SentForms` decides in which form each message
+is sent: spilled results as previews, shortened reasoning, left-out images. `Projection` makes the result sendable
+(`core.rules`): equal neighbours merge into parts, a call without a result gets a stub, recalled passages are attached
+to the message they belong to. Appending costs O(new): a message that keeps the rules is added as it is, one that breaks
+them re-projects the current turn only. `build_request` makes the request of it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
+from perdure.config.settings import Settings
 from perdure.core import rules
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall
 from perdure.core.ports import KeyValue, StoredOutput
+from perdure.core.turn_options import TurnOptions
 from perdure.providers.codec import ReasoningRule, has_reasoning, shorten_reasoning
+from perdure.providers.routes import adapt_request
+from perdure.providers.types import Endpoint, ModelRequest
 from perdure.tools.output_limits import OutputLimiter, ToolOutcome
 from perdure.tools.tool import ToolRegistry, ToolReply
 
@@ -367,3 +373,32 @@ def _swap(entries: list[Entry], new_by_old: Mapping[int, Entry]) -> int:
             entries[i] = new
             count += 1
     return count
+
+
+def build_request(
+    entries: Sequence[Entry],
+    endpoint: Endpoint,
+    *,
+    settings: Settings,
+    options: TurnOptions,
+    system: Sequence[str],
+    tools: Sequence[Mapping[str, Any]],
+    max_tokens: int | None,
+    conversation_id: str,
+) -> ModelRequest:
+    """Build the request that sends these projected messages to an endpoint; options of the turn outrank settings."""
+    model, caching = settings.model, settings.prompt_caching
+    request = ModelRequest(
+        model=endpoint.model,
+        entries=entries,
+        system=tuple(system),
+        tools=tuple(tools),
+        allows_parallel_calls=options.allows_parallel_calls,
+        answer_format=options.answer_format,
+        max_tokens=max_tokens,
+        temperature=options.temperature if options.temperature is not None else model.temperature,
+        reasoning_effort=model.reasoning_effort,
+        is_streaming=settings.display.streaming,
+        cache_key=conversation_id if caching.conversation_key else "",
+    )
+    return adapt_request(request, endpoint, cache_ttl=caching.cache_ttl)

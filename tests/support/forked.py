@@ -36,7 +36,6 @@ _IMPORTED = (
     "perdure.cli.main",
     "perdure.cli.gateway",
     "perdure.gateway.app",
-    "perdure.gateway.adapters.registry",
     "perdure.gateway.auth.tokens",
     "perdure.app.build",
     "perdure.agent.runner",

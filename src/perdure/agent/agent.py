@@ -57,7 +57,7 @@ class ConversationAgent:
         # Idempotent functions that release what was opened for this agent, such as tool servers.
         self._closers = tuple(closers)
         self._first_reading: ContextUsage | None = None
-        # Nobody has chosen the model yet that is to answer.
+        # Whether the model that is to answer has yet to be chosen.
         self.has_open_model = False
 
     # -- talking -----------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ SCRIPTED_KEY = "scripted"
 _MOST_NAMED = 8
 # Where nothing listens yet: the real address is known once the server has started.
 UNSTARTED = "embedded:"
-# In place of a model's name where a service starts before anybody has chosen one.
+# In place of a model's name where a service starts before one is chosen.
 NOT_CHOSEN = "(no model chosen)"
 # A very small model does not know when to stop: left alone it talks until its window is full.
 EMBEDDED_REPLY_TOKENS = 400

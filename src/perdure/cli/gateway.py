@@ -63,8 +63,7 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
     # Before the framework is imported: an unavailable address is reported at once.
     claim_address(settings.gateway.host, settings.gateway.port)
     with translate_import_errors():
-        from perdure.gateway.adapters.registry import make_adapters
-        from perdure.gateway.app import build_gateway_config
+        from perdure.gateway.app import build_gateway_config, make_adapters
         from perdure.gateway.observability.logging import configure_logging
         from perdure.gateway.observability.telemetry import open_tracer_provider
         from perdure.gateway.server import run

@@ -92,7 +92,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
         tip = conversation.tip_session_id
         entries = store.history(tip).entries if view else store.log.originals(conversation.id)
         size = f"{count(len(entries), 'message')}{' in view' if view else ''}"
-        # A list counts handoffs as messages; here the messages they stand for are printed instead.
+        # A list counts handoffs as messages; here the messages they replace are printed instead.
         if not view and (handoffs := conversation.last_seq - len(entries)) > 0:
             size += f" and {count(handoffs, 'handoff')}"
         failures = {} if view else _failures(store, conversation)

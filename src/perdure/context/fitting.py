@@ -184,7 +184,7 @@ def join_names(names: Sequence[str], room: int) -> str:
     """List the names that fit, and the number of the others."""
     listed: list[str] = []
     for name in names:
-        # A single long name is told whole: "and 1 more" alone says nothing.
+        # A single long name is printed whole: "and 1 more" alone is useless.
         if (room := room - len(name) - 2) < 0 and listed:
             break
         listed.append(name)

@@ -323,7 +323,7 @@ class HandoffWriter:
         pause_s = 0.0 if self.is_asked_for else self.cooldown.left_s()
         if not asks or not job.fresh or pause_s > 0:
             return SummaryOutcome(None, None, 0, pause_s if asks else 0.0)
-        # A topic is told in full detail: its words may be in any result.
+        # A topic is rendered in full detail: its words may be in any result.
         has_topic = focus_topic is not None
         brief = Brief(
             transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars) if has_topic else source(),

@@ -116,7 +116,7 @@ def request_listing(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -
 
 @dataclass(frozen=True, slots=True)
 class KeyCheck:
-    """What a service said to a key: None where it cannot be asked, and then `detail` says why."""
+    """Whether a service accepts a key: None where it cannot be asked, with the reason in `detail`."""
 
     is_accepted: bool | None
     detail: str
@@ -129,7 +129,7 @@ _FOREIGN_KEY = "sk-perdure-checks-whether-any-key-will-do"
 def check_key(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> KeyCheck:
     """Ask a service for its models with the endpoint's key, which costs nothing. Raises ConfigError for certificates.
 
-    A list that is open to everybody proves nothing, so one that a key nobody issued gets as well counts as no answer.
+    A public list proves nothing, so one that an invalid key gets as well counts as no answer.
     """
     listing = request_listing(endpoint, time_limit_s=time_limit_s)
     host = urlsplit(endpoint.base_url).netloc

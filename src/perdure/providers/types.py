@@ -159,7 +159,7 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
     # The environment variable that the address is from; None for one from a setting, or the provider's own.
     address_variable: str | None = field(default=None, compare=False)
-    # Whether the address is the provider's own, which nobody set.
+    # Whether the address is the provider's own, not one that was configured.
     is_default_address: bool = field(default=False, compare=False)
 
     @property

@@ -139,7 +139,7 @@ _PLAIN_WORDS = frozenset(
 def is_harmless_key(word: str) -> bool:
     """Whether the word before `key` shows that it is no secret: `sort key`, `public key`, `arrow key`.
 
-    False for articles and the like (`the key`), which tell nothing about it.
+    False for articles and the like (`the key`), which carry no information about it.
     """
     return word.lower() in _OTHER_KEYS and word.lower() not in _PLAIN_WORDS
 

@@ -425,7 +425,7 @@ def _coverage_name(item: ApprovalItem) -> str:
     return "this very command" if item.kind == "run-command" else f"everything of the kind {item.key}"
 
 
-# In the denial of a call that nobody could be asked about.
+# In the denial of a call in a session without a user to ask.
 UNATTENDED = "no one is available to approve it"
 
 

@@ -234,7 +234,7 @@ class ChatCommandContext:
             return ""
         state = self.store.conversation_state(session_id)
         if state.get(SCRIPTED_KEY) and state.get(MODEL_KEY) is None:
-            # Nobody chose what would answer here, and what it would cost.
+            # What would answer here, and at what cost, was not chosen.
             self.needs_model = True
             return SCRIPT_ENDED
         name = self._stored_model(session_id)

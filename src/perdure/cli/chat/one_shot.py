@@ -137,7 +137,7 @@ def _name(surface: ChatCommandContext, text: str) -> None:
 
 
 class _Refusals:
-    """The calls of a question that were refused because nobody is asked."""
+    """The calls of a question that were refused because there is no user to ask."""
 
     def __init__(self) -> None:
         self._calls: list[str] = []

@@ -57,7 +57,7 @@ _RELATIVE = "Paths in calls are relative to "
 def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     """Return the line of each call; cached with the entry that made it.
 
-    Entries are redacted before they are told; results that are merely counted are left as they are.
+    Entries are redacted before they are rendered; results that are merely counted are left as they are.
     """
     newest = max(0, len(entries) - _NEWEST_ENTRIES)
     # The same call with the same result is described once.

@@ -233,7 +233,7 @@ def _completed(state: TaskState, room: int) -> str:
     milestones += [(c.seq, f"CREATED {clip(c.value, 140)}") for c in state.created]
     repeated = {word for g in state.steps for step in g.steps for word in step.split(" ")}
     milestones += [(s.seq, f"DID {s.value}") for s in state.settled if s.value.partition(" ")[0] not in repeated]
-    # What the messages in view tell themselves is not told here.
+    # What the messages in view show is not repeated here.
     outcomes = [o for o in state.outcomes if o.answer_seq not in state.in_view]
     whole = [(o.answer_seq, line) for o in outcomes if (line := _outcome(o, _OUTCOME_CHARS))]
     if not milestones and not whole and not state.steps:  # else the section would say that nothing is done
@@ -317,7 +317,7 @@ def _active_state(state: TaskState, room: int) -> str:
         what = "Last tests" if state.tests.is_suite else "Last build or check"
         since = () if of_task else state.tests.changed_since
         later = f"; not run since {', '.join(since)} changed" if since else ""
-        is_blocked = any(e.seq == state.tests.seq for e in state.open_errors)  # told there
+        is_blocked = any(e.seq == state.tests.seq for e in state.open_errors)  # listed there
         totals = describe_tests(state.tests, room // 2, has_failures=not is_blocked)
         later = later or _edited_since(state, state.tests.seq)
         later = "; run again since, with an outcome that cannot be read" if state.tests.is_outdated else later

@@ -23,7 +23,7 @@ _MORE = re.compile(r"^… \d+ more …$")
 class RepeatedSteps:
     """Steps that succeeded for several subjects in the same way."""
 
-    # Names of the tools or commands, in the order of their use; the last one's outcome is told.
+    # Names of the tools or commands, in the order of their use; the last one's outcome is shown.
     steps: tuple[str, ...]
     outcome: str
     # In the order of the log.

@@ -90,7 +90,7 @@ class CallLine:
     # One line of at most about 160 characters: what, on what, what came of it.
     line: str
     # The same with what a reader needs later: failing tests, both sides of an edit, the rows of a status. Several lines
-    # are allowed; at most about 1,200 characters, 2,000 of data. Equal to `line` where there is nothing more to tell.
+    # are allowed; at most about 1,200 characters, 2,000 of data. Equal to `line` where there is nothing to add.
     detail: str
     # 0 (a listing) to 1 (a refusal with its reason, a failing test that is still open).
     worth: float
@@ -166,7 +166,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z:-]*")
 
 
 def read_repeatable(line: CallLine) -> RepeatableCall | None:
-    """Split a call into the words that may vary and its outcome; None for calls that are told otherwise."""
+    """Split a call into the words that may vary and its outcome; None for calls that are described otherwise."""
     if line.kind not in _STEPS or line.report or line.user_words or line.facts.commit or line.facts.created:
         return None
     what, _, outcome = line.line.partition(" → ")

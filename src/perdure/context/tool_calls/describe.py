@@ -90,7 +90,7 @@ _EDIT_DIFFICULTY = re.compile(
     r"(?i)not been read|modified since|to replace not found|does not occur|no match|occurs \d+ times|"
     r"found \d+ matches|not found in"
 )
-# An edit or a write that was not made says so in a sentence.
+# A failed edit or write is reported in a sentence.
 _COMPLAINT_CHARS = 400
 _COMPLAINS = re.compile(
     r"(?i)\bexpected\b.{1,200}\b(?:got|found)\b|\b(?:not found|no such|invalid|failed|mismatch|rejected|cannot|can't|"
@@ -402,7 +402,7 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
 
     def compose() -> CallLine:
         rows = page_rows(source, _PAGE_CHARS) or unique(view.lines[:4])
-        # What was asked for is told by the call.
+        # The call itself shows what was asked for.
         rows = [r for r in rows if not target or target not in r or len(r) > 2 * len(target) + 40] or rows
         titles = unique(_LINK_TITLE.findall(view.raw[:20_000]))
         if len(titles) > 1:
@@ -529,7 +529,7 @@ def describe_call(call: ToolCall, result: str | None, state: ToolState | None = 
 
 
 def is_only_counted(call: ToolCall, result: str, state: ToolState | None = None) -> bool:
-    """Whether `describe_call` tells no word of a result, only the number of its lines: that of a file that was read."""
+    """Whether `describe_call` shows no word of a result, only the number of its lines: that of a file that was read."""
     if len(result) <= _MAX_ERROR_CHARS or state == "refused":
         return False
     return _kind_by_name(call.dispatched.name) == "read"

@@ -159,7 +159,7 @@ def _failure_rows(failures: list[str]) -> list[str]:
 def _short_row(row: str) -> str:
     """A row for the headline: the name and the path leave room for the message."""
     name, dash, message = row.partition(" — ")
-    # The file is told once.
+    # The file is named once.
     file, separator, test = name.partition("::") if "::" in name else name.partition(" > ")
     if separator and message.startswith(f"{file}:"):
         name = test

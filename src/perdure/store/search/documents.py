@@ -41,7 +41,7 @@ def score_documents(
 ) -> list[float]:
     """Return how well each (title, body) text matches; 0 for one that does not.
 
-    `synonyms` are groups of words, in lower case, that may stand for each other; they count less than the word itself.
+    `synonyms` are groups of interchangeable words, in lower case; they count less than the word itself.
     """
     query = query[:_MAX_QUERY_CHARS]
     frozen = tuple(texts)
@@ -84,7 +84,7 @@ def _related_words(groups: tuple[tuple[str, ...], ...]) -> Mapping[str, Sequence
 
 
 def _query_terms(query: str, related: Mapping[str, Sequence[str]]) -> list[dict[str, float]]:
-    """Return for each word of the query what it counts, and what the words that may stand for it count."""
+    """Return for each word of the query its weight and the weights of its synonyms."""
     words = list(dict.fromkeys(_base(word) for word in tokenize(query).parts))
     terms = []
     for word in words:
@@ -94,7 +94,7 @@ def _query_terms(query: str, related: Mapping[str, Sequence[str]]) -> list[dict[
 
 
 def _word_scores(query: str, documents: Sequence[_Document], related: Mapping[str, Sequence[str]]) -> list[float]:
-    """Score by words; of a word and those that may stand for it, the best match in a text counts."""
+    """Score by words; of a word and its synonyms, the best match in a text counts."""
     typical = sum(d.length for d in documents) / max(1, len(documents)) or 1.0
     scores = [0.0] * len(documents)
     for alternatives in _query_terms(query, related):

@@ -129,8 +129,8 @@ def test_a_chat_of_another_folder_is_gone_on_with_after_saying_so_and_never_by_a
         resumed = find_resumption({}, None, is_continued=True)
         assert resumed.session_id == first
         assert resumed.notes == (
-            f"No chat was in this folder yet: this is the newest one, of {one}. Tools work in {two}; /new begins another"
-            " chat.",
+            f"No chat was in this folder yet: this is the newest one, of {one}. Tools work in {two}; /new begins"
+            " another chat.",
         )
         sent = len(sim.requests)
         refused = ask(flags, "-q", "hello", "--continue")

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
-from perdure.core.visibility import EVERYONE, User
+from perdure.core.visibility import EVERYONE, OWNER, User
 from perdure.gateway.api.sse import format_event
 from perdure.gateway.events.broker import (
     MAX_BUFFERED_EVENTS,
@@ -52,17 +52,17 @@ def texts(found: list[SequencedEvent]) -> list[str]:
 def test_numbers_only_grow_whatever_the_clock_does() -> None:
     clock = FakeClock()
     stream = EventChannel(clock)
-    reader = stream.subscribe()
+    reader = stream.subscribe(visibility=EVERYONE)
     for step in (0, 5, -50, 0, 1):
         clock.pass_ms(step)
-        stream.publish("t_1", Notice("tick"))
+        stream.publish("t_1", Notice("tick"), required_visibility=OWNER)
     numbers = [n.number for n in read(reader)]
     assert numbers == sorted(set(numbers))
 
 
 def test_a_slow_subscriber_gets_merged_deltas() -> None:
     stream = EventChannel(FakeClock())
-    reader = stream.subscribe()
+    reader = stream.subscribe(visibility=EVERYONE)
     for event in (
         TextDelta("a"),
         TextDelta("b"),
@@ -71,8 +71,8 @@ def test_a_slow_subscriber_gets_merged_deltas() -> None:
         ReasoningDelta("r"),
         ReasoningDelta("s"),
     ):
-        stream.publish("t_1", event)
-    stream.publish("t_2", TextDelta("other"))
+        stream.publish("t_1", event, required_visibility=OWNER)
+    stream.publish("t_2", TextDelta("other"), required_visibility=OWNER)
     found = read(reader)
     assert [n.event for n in found] == [
         TextDelta("ab"),
@@ -81,45 +81,45 @@ def test_a_slow_subscriber_gets_merged_deltas() -> None:
         ReasoningDelta("rs"),
         TextDelta("other"),
     ]
-    again = stream.subscribe(after=found[0].number)
+    again = stream.subscribe(after=found[0].number, visibility=EVERYONE)
     assert texts(read(again)) == ["c", "other"]
 
 
 def test_resubscribing_to_a_turn_repeats_no_delta() -> None:
     stream = EventChannel(FakeClock())
-    first = stream.subscribe(turn_id="t_1")
-    stream.publish("t_1", TextDelta("heard "))
+    first = stream.subscribe(turn_id="t_1", visibility=EVERYONE)
+    stream.publish("t_1", TextDelta("heard "), required_visibility=OWNER)
     heard = read(first)[-1].number
-    stream.publish("t_1", TextDelta("missed"))
-    stream.publish("t_2", TextDelta("other"))
-    assert texts(read(stream.subscribe(turn_id="t_1", after=heard))) == ["missed"]
-    assert texts(read(stream.subscribe(turn_id="t_1"))) == ["heard missed"]
+    stream.publish("t_1", TextDelta("missed"), required_visibility=OWNER)
+    stream.publish("t_2", TextDelta("other"), required_visibility=OWNER)
+    assert texts(read(stream.subscribe(turn_id="t_1", after=heard, visibility=EVERYONE))) == ["missed"]
+    assert texts(read(stream.subscribe(turn_id="t_1", visibility=EVERYONE))) == ["heard missed"]
 
 
 def test_a_finished_turn_buffers_its_final_event_without_deltas() -> None:
     stream = EventChannel(FakeClock())
-    stream.publish("t_1", TurnStarted("t_1", "s_1"))
+    stream.publish("t_1", TurnStarted("t_1", "s_1"), required_visibility=OWNER)
     for _ in range(500):
-        stream.publish("t_1", TextDelta("piece "))
-    assert len(texts(read(stream.subscribe(turn_id="t_1")))) == 1
-    stream.publish("t_1", TurnFinished("completed", "piece " * 500))
-    stream.publish("t_2", TextDelta("the next turn"))
-    late = read(stream.subscribe(after=0))
+        stream.publish("t_1", TextDelta("piece "), required_visibility=OWNER)
+    assert len(texts(read(stream.subscribe(turn_id="t_1", visibility=EVERYONE)))) == 1
+    stream.publish("t_1", TurnFinished("completed", "piece " * 500), required_visibility=OWNER)
+    stream.publish("t_2", TextDelta("the next turn"), required_visibility=OWNER)
+    late = read(stream.subscribe(after=0, visibility=EVERYONE))
     assert [type(n.event).__name__ for n in late] == ["TurnStarted", "TurnFinished", "TextDelta"]
 
 
 def test_the_buffer_of_a_channel_is_bounded() -> None:
     stream = EventChannel(FakeClock())
     for number in range(200):
-        stream.publish(f"t_{number}", CommandAnswered("done"))
-    assert len(read(stream.subscribe(after=0))) <= MAX_FINISHED_EVENTS
+        stream.publish(f"t_{number}", CommandAnswered("done"), required_visibility=OWNER)
+    assert len(read(stream.subscribe(after=0, visibility=EVERYONE))) <= MAX_FINISHED_EVENTS
 
 
 def test_a_subscriber_that_never_reads_is_disconnected() -> None:
     stream = EventChannel(FakeClock())
-    reader = stream.subscribe()
+    reader = stream.subscribe(visibility=EVERYONE)
     for number in range(MAX_BUFFERED_EVENTS + 10):
-        stream.publish("t_1", Notice(str(number)))
+        stream.publish("t_1", Notice(str(number)), required_visibility=OWNER)
     assert reader.is_closed
     assert len(read(reader)) == MAX_BUFFERED_EVENTS
 
@@ -130,8 +130,8 @@ def test_a_subscriber_is_freed_at_once_without_the_garbage_collector() -> None:
     gc.collect()
     gc.disable()
     try:
-        reader = stream.subscribe()
-        stream.publish("t_1", TextDelta("piece"))
+        reader = stream.subscribe(visibility=EVERYONE)
+        stream.publish("t_1", TextDelta("piece"), required_visibility=OWNER)
         stream.unsubscribe(reader)
         alive = weakref.ref(reader)
         del reader
@@ -220,11 +220,11 @@ def test_a_turn_that_outlives_its_idle_channel_publishes_to_the_next_one() -> No
     async def run() -> list[SequencedEvent]:
         clock, chat = FakeClock(), ChatKey("http", User("ann"), "main")
         broker = EventBroker(clock)
-        publish = broker.publisher(chat, "t_1")
+        publish = broker.publisher(chat, "t_1", required_visibility=OWNER)
         publish(Notice("before"))
         clock.pass_ms(60_000)
         broker.drop_idle(idle_s=1.0, busy=())
-        subscriber = broker.channel(chat).subscribe(turn_id="t_1")
+        subscriber = broker.channel(chat).subscribe(turn_id="t_1", visibility=EVERYONE)
         publish(Notice("after"))
         subscriber.close()
         return [event async for batch in subscriber.batches() for event in batch]
@@ -237,11 +237,11 @@ def test_an_unread_feed_leaks_no_subscription_and_a_read_one_misses_nothing(tmp_
         broker, chat = EventBroker(FakeClock()), ChatKey("http", User("ann"), "main")
         with open_store(tmp_path / "perdure.db") as store:
             feeds = EventFeeds(broker, store, owner="me")
-            broker.publish(chat, "t_0", Notice("before"))
+            broker.publish(chat, "t_0", Notice("before"), required_visibility=OWNER)
             feeds.chat(chat, visibility=EVERYONE)
             reading = feeds.chat(chat, visibility=EVERYONE)
             assert not broker.channel(chat).has_subscribers
-            broker.publish(chat, "t_1", Notice("between"))
+            broker.publish(chat, "t_1", Notice("between"), required_visibility=OWNER)
             batch = await anext(reading)
             assert broker.channel(chat).has_subscribers
             await reading.aclose()

@@ -9,6 +9,7 @@ import pytest
 
 from perdure.core.concurrency import SystemClock
 from perdure.core.events import TextDelta, TurnFinished
+from perdure.core.visibility import EVERYONE, OWNER
 from perdure.gateway.api.sse import EventStream
 from perdure.gateway.events.broker import EventChannel, Sink
 from perdure.gateway.events.subscribe import Batches
@@ -51,7 +52,7 @@ class Scene:
 
     def subscribe(self, sink: Sink) -> Batches:
         async def batches() -> Batches:
-            reader = self.chat.subscribe(turn_id="t_1", sink=sink)
+            reader = self.chat.subscribe(turn_id="t_1", sink=sink, visibility=EVERYONE)
             async for batch in reader.batches():
                 yield batch
                 if isinstance(batch[-1].event, TurnFinished):
@@ -60,10 +61,10 @@ class Scene:
         return batches()
 
     def say(self, text: str) -> None:
-        self.chat.publish("t_1", TextDelta(text))
+        self.chat.publish("t_1", TextDelta(text), required_visibility=OWNER)
 
     def end(self) -> None:
-        self.chat.publish("t_1", TurnFinished("completed", "whole"))
+        self.chat.publish("t_1", TurnFinished("completed", "whole"), required_visibility=OWNER)
 
     async def begin(self) -> asyncio.Task[None]:
         answering = asyncio.create_task(
@@ -155,11 +156,11 @@ def test_a_sink_receives_only_text_deltas() -> None:
     async def run() -> None:
         seen: list[SequencedEvent] = []
         chat = EventChannel(SystemClock())
-        reader = chat.subscribe(turn_id="t_1", sink=lambda n: seen.append(n) is None)
+        reader = chat.subscribe(turn_id="t_1", sink=lambda n: seen.append(n) is None, visibility=EVERYONE)
         reading = asyncio.create_task(anext(reader.batches()))
         await asyncio.sleep(0)
-        chat.publish("t_1", TextDelta("one"))
-        chat.publish("t_1", TurnFinished("completed", "one"))
+        chat.publish("t_1", TextDelta("one"), required_visibility=OWNER)
+        chat.publish("t_1", TurnFinished("completed", "one"), required_visibility=OWNER)
         batch = await reading
         assert [n.event for n in seen] == [TextDelta("one")]
         assert [type(n.event) for n in batch] == [TurnFinished]

@@ -206,6 +206,31 @@ def test_a_stop_gets_through_a_full_queue(tmp_path: Path) -> None:
         assert outcome == ("Stopped.", "interrupted", ["completed", "Noted."])
 
 
+@pytest.mark.spec("A4", "P6")
+@pytest.mark.parametrize("is_admin", [False, True])
+def test_the_answer_to_a_stop_is_in_the_stream_of_its_chat(is_admin: bool, tmp_path: Path) -> None:
+    async def talk(sim: Simulator, store: SessionStore) -> tuple[list[str], bool]:
+        async with hub_without_sweep(tmp_path, sim, store) as hub:
+            sender = Principal(ANN.user, ANN.scopes | {"admin"}) if is_admin else ANN
+            chat = ChatKey("http", ANN.user)
+            streams = [hub.feeds.chat(chat, visibility=v) for v in (sender.visibility, ANN.visibility)]
+            reading = [asyncio.create_task(anext(stream)) for stream in streams]
+            await asyncio.sleep(0)  # both have subscribed
+            await hub.submit(ChatMessage(chat, "/stop"), sender)
+            events = [s.event for s in await reading[0]]
+            # Both subscribers are woken by the same call.
+            is_seen_by_plain_token = (await asyncio.wait(reading[1:], timeout=0.1))[0] != set()
+            for task in reading:
+                task.cancel()
+            return [e.text for e in events if isinstance(e, CommandAnswered)], is_seen_by_plain_token
+
+    with Simulator() as sim, open_store(tmp_path / "perdure.db") as store:
+        texts, is_seen_by_plain_token = asyncio.run(asyncio.wait_for(talk(sim, store), 40))
+        assert texts == ["Nothing was running."]
+        # Commands of administrators may answer with data of any user.
+        assert is_seen_by_plain_token is not is_admin
+
+
 @pytest.mark.spec("I8")
 @pytest.mark.parametrize("is_woken_late", [False, True])
 def test_a_message_stored_behind_a_turn_runs_whenever_its_queue_is_woken(is_woken_late: bool, tmp_path: Path) -> None:

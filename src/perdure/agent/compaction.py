@@ -362,7 +362,7 @@ class Background:
         return self.is_ready
 
     def cancel(self) -> asyncio.Task[Compaction | None] | None:
-        """Cancel the preparation, from any thread; return its task, to wait for its end, or None if none is running."""
+        """Discard the preparation, from any thread; return its task, to wait for its end, or None if it has ended."""
         job, self._current = self._current, None
         if job is None or job.task.done():
             return None
@@ -450,7 +450,7 @@ class CompactionGate:
         await self._background.wait(_LONGEST_WAIT_S)
 
     def cancel_preparation(self) -> asyncio.Task[Compaction | None] | None:
-        """Cancel a background preparation; return its task, to wait for its end, or None if none was running."""
+        """Discard a background preparation; return its task, to wait for its end, or None if none was running."""
         return self._background.cancel()
 
     # -- unread results ----------------------------------------------------------------------------------------------

@@ -357,7 +357,7 @@ class TurnRunner:
         raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
 
     def _release(self, work: Coroutine[Any, Any, Any], cancellation: TurnCancellation) -> None:
-        """Free the agent after work that was cancelled before it started and so could not free it itself."""
+        """Close the work and free the agent; a no-op for work that has run, which has done both itself."""
         work.close()
         self._free(cancellation)
 

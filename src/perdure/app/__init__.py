@@ -1,8 +1,8 @@
-"""The composition root: builds agents from settings, and is the only package that imports all the others.
+"""The composition root: builds agents from settings and wires the packages below it together.
 
-`perdure.Agent` lives here. settings → `runtime.Shared` (what one process has once: store, transport, model information)
-→ `build.build_agent` (what one conversation has of its own: engine, tools, memory, prompt) → `agent.Agent`. Nothing
-here touches the network; the embedded model is started when the first call needs it.
+`perdure.Agent` is defined here. settings → `runtime.Shared` (one per process: store, transport, model information)
+→ `build.build_agent` (one per conversation: engine, tools, memory, prompt) → `agent.Agent`. Building an agent sends no
+request; the embedded model is started by the first call to it.
 """
 
 from perdure.app.agent import Agent

@@ -263,13 +263,13 @@ def export(flags: dict[str, str], any_id: str, output: Path | None, messages: bo
 @click.option("--title", help="For a list of messages: the new conversation's title.")
 @click.pass_obj
 def import_(flags: dict[str, str], files: tuple[Path, ...], as_copy: bool, title: str | None) -> None:
-    """Read conversations from FILES ("-" is standard input).
+    """Import conversations from FILES ("-" reads standard input).
 
-    Takes what `perdure sessions export` wrote, OpenAI-style messages, and the logs of Claude Code, Codex and pi. Of a
-    log of another agent the messages, replies, tool calls and results are taken; reasoning, images, the work of
-    sub-agents and its own summaries are not. Importing an export or a log again adds nothing. A file is taken whole or
-    not at all, so Ctrl-C leaves nothing half done. `perdure sessions delete ID` removes an imported conversation for
-    good; the log itself is never changed.
+    Accepts files written by `perdure sessions export`, OpenAI-style messages, and the logs of Claude Code, Codex and
+    pi. From the log of another agent it imports messages, replies, tool calls and results, but not reasoning, images,
+    the work of sub-agents, or the agent's own summaries. Importing an export or a log again adds nothing; a list of
+    messages becomes a new conversation each time. If you press Ctrl-C, run the command again to import the rest.
+    `perdure sessions delete ID` removes an imported conversation; the source file is never changed.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """Messages as frozen values, converted losslessly from and to OpenAI-style dicts.
 
 `Message.from_dict(d).to_dict() == d` for every well-formed dict, unknown keys included. What is not well-formed is
-mended here, once, so that nothing deeper ever meets it:
+repaired here, once, so that nothing deeper has to handle it:
 
 - a bare string is a user message; `bytes`, numbers and dicts as content become text;
 - a lone surrogate, which no encoder accepts, becomes U+FFFD;
@@ -28,7 +28,7 @@ ToolState = Literal["completed", "failed", "refused", "interrupted"]
 
 ROLES: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
 
-# The first line of every handoff; stable, so that handoffs can be recognised (`context.seal` verifies them).
+# The first line of every handoff; stable, so that handoffs can be recognised (`context.handoff.is_sealed`).
 HANDOFF_FIRST_LINE = "[PERDURE HANDOFF: background for reference, not instructions]"
 
 # How the summaries begin that agents put into a history in the place of older turns: ours, and those of Hermes, Claude

@@ -1,9 +1,10 @@
 """Find secrets in text and replace them, leaving everything else untouched.
 
-`secrets.py` searches a text three times, each time first for a few telling bytes and only then, around what it found,
-with exact patterns: for keys that carry their issuer's prefix (`prefixes.py`), for values of telling names
-(`assignments.py`, `names.py`), and for contexts that hold a secret whatever it looks like. `entropy.py` decides whether
-a value is a placeholder, a word, or drawn at random; `scan.py` is the text as the searches see it.
+`secrets.py` runs four searches over a text, most of them first for a few literal bytes and only around those with exact
+patterns: for keys with their issuer's prefix (`prefixes.py`), for values of names such as `password` (`assignments.py`,
+`names.py`), for contexts that hold a secret whatever it looks like, such as an authorization header, and for passwords
+stated in a sentence (`sentences.py`). `entropy.py` decides whether a value is a placeholder, a word or random;
+`scan.py` is the text as the searches read it.
 """
 
 from perdure.redaction.scan import Secret

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.ports import Clock
+from perdure.core.visibility import EVERYONE
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.broker import EventBroker, Subscriber
 from perdure.gateway.events.serialize import finished_event, is_final
@@ -135,8 +136,9 @@ class PlatformDelivery:
         adapter = self._adapters.get(chat.platform)
         if adapter is None:
             return
-        # Subscribe before the turn starts, so that no event is missed.
-        subscriber = self._broker.channel(chat).subscribe(turn_id=turn_id)
+        # Subscribe before the turn starts, so that no event is missed. What the sender may see was decided with the
+        # turn, and its answer goes to the chat the message came from.
+        subscriber = self._broker.channel(chat).subscribe(visibility=EVERYONE, turn_id=turn_id)
         self._run(self._deliver_live(adapter, chat, turn_id, subscriber), f"deliver {turn_id}")
 
     async def recover(self) -> None:

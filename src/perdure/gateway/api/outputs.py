@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.gateway.api.schemas import OutputPage
 from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.events.serialize import is_visible_to
+from perdure.gateway.events.access import is_visible_to
 from perdure.store.store import SessionStore
 
 ReadPrincipal = Annotated[Principal, Depends(require_scope("read"))]

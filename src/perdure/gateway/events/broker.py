@@ -16,7 +16,7 @@ from threading import get_ident
 from perdure.core.event_queue import EventQueue, delta_kind, join_deltas
 from perdure.core.events import ReasoningDelta, TextDelta, ToolOutput
 from perdure.core.ports import Clock
-from perdure.core.visibility import EVERYONE, Visibility
+from perdure.core.visibility import Visibility
 from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, GatewayEvent, SequencedEvent
 
@@ -39,12 +39,10 @@ class Subscriber:
     the deltas of every other stream.
     """
 
-    def __init__(
-        self, turn_id: str | None = None, *, sink: Sink | None = None, visibility: Visibility = EVERYONE
-    ) -> None:
+    def __init__(self, turn_id: str | None = None, *, visibility: Visibility, sink: Sink | None = None) -> None:
         # Events that may contain content of another user's conversation are not for this reader.
         self._visibility = visibility
-        # The visibility of the last event; all events of a turn share one, so that it is compared once.
+        # The requirement that was checked last; all events of a turn share one, so that it is checked once.
         self._covered: Visibility | None = None
         # Set when subscribed to a single turn.
         self._turn_id = turn_id
@@ -63,10 +61,10 @@ class Subscriber:
         queue, sink = self._queue, self._sink
         if queue.is_closed or (self._turn_id is not None and sequenced.turn_id != self._turn_id):
             return
-        if sequenced.visibility is not self._covered:
-            if not self._visibility.covers(sequenced.visibility):
+        if sequenced.required_visibility is not self._covered:
+            if not self._visibility.covers(sequenced.required_visibility):
                 return
-            self._covered = sequenced.visibility
+            self._covered = sequenced.required_visibility
         # An idle consumer has an empty queue.
         if self._is_idle and sink is not None and type(sequenced.event) is TextDelta and sink(sequenced):
             self._is_silent = False
@@ -135,10 +133,10 @@ class EventChannel:
         """The number of the newest event; 0 before the first."""
         return self._last_number
 
-    def publish(self, turn_id: str, event: GatewayEvent, visibility: Visibility = EVERYONE) -> None:
-        """Number an event and push it to all subscribers. Does not block; call it in the loop's thread."""
+    def publish(self, turn_id: str, event: GatewayEvent, *, required_visibility: Visibility) -> None:
+        """Number an event and push it to the subscribers that may see it, without blocking; for the loop's thread."""
         self._last_number = max(self._last_number + 1, self._clock.now_ms() * 1_000)
-        sequenced = SequencedEvent(self._last_number, turn_id, event, visibility)
+        sequenced = SequencedEvent(self._last_number, turn_id, event, required_visibility)
         self._buffer.append(sequenced)
         for subscriber in self._subscribers:
             subscriber.push(sequenced)
@@ -149,10 +147,10 @@ class EventChannel:
     def subscribe(
         self,
         *,
+        visibility: Visibility,
         after: int | None = None,
         turn_id: str | None = None,
         sink: Sink | None = None,
-        visibility: Visibility = EVERYONE,
     ) -> Subscriber:
         """Subscribe to new events, those after a number, or a single turn with its buffered events."""
         subscriber = Subscriber(turn_id, sink=sink, visibility=visibility)
@@ -199,12 +197,12 @@ class EventBroker:
             self._channels[chat] = EventChannel(self._clock)
         return self._channels[chat]
 
-    def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent, visibility: Visibility = EVERYONE) -> None:
+    def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent, *, required_visibility: Visibility) -> None:
         """Publish an event from any thread; events of one thread keep their order."""
-        self.publisher(chat, turn_id, visibility)(event)
+        self.publisher(chat, turn_id, required_visibility=required_visibility)(event)
 
     def publisher(
-        self, chat: ChatKey, turn_id: str, visibility: Visibility = EVERYONE
+        self, chat: ChatKey, turn_id: str, *, required_visibility: Visibility
     ) -> Callable[[GatewayEvent], None]:
         """Return a publish function for one turn, which may have thousands of events."""
         on_event, loop_thread, loop = self._on_event, self._thread, self._loop
@@ -218,7 +216,7 @@ class EventBroker:
                 return
             if channel is None or channel.is_dropped:
                 channel = self.channel(chat)
-            channel.publish(turn_id, event, visibility)
+            channel.publish(turn_id, event, required_visibility=required_visibility)
             if on_event is not None:
                 on_event(chat, turn_id, event)
 
@@ -248,7 +246,7 @@ class EventBroker:
 def _merge_key(sequenced: SequencedEvent) -> tuple[object, ...] | None:
     """Deltas are merged within a turn, and only for the same readers."""
     kind = delta_kind(sequenced.event)
-    return None if kind is None else (kind, sequenced.turn_id, sequenced.visibility)
+    return None if kind is None else (kind, sequenced.turn_id, sequenced.required_visibility)
 
 
 def _join(deltas: list[SequencedEvent]) -> SequencedEvent:

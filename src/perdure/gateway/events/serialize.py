@@ -1,7 +1,7 @@
 """Serialize events for clients, and the result of a message for the inbox.
 
 An event is a JSON object: `{"type": "text_delta", "number": 7, "turn_id": "t_…", "text": "…"}`. The result is the final
-event of a message: stored, compared, rebuilt, and shown to those who may see it.
+event of a message: stored, compared and rebuilt.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ from functools import cache
 from typing import Any
 
 from perdure.commands.command import is_command
-from perdure.core.errors import NotFound
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.core.messages import Message, ToolCall
 from perdure.core.usage import CanonicalUsage
-from perdure.core.visibility import EVERYONE, Visibility
 from perdure.gateway.events.types import CommandAnswered, GatewayEvent, SequencedEvent, Ticket
 from perdure.store.inbox import InboundMessage, QueuedMessage
-from perdure.store.store import SessionStore
 
 # Truncate tool results in the stream; the timeline has them in full.
 RESULT_CHARS = 4_000
@@ -152,28 +149,6 @@ def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
 
 def _address(inbound: InboundMessage) -> tuple[str, str | None]:
     return inbound.chat, inbound.conversation_id
-
-
-def is_visible_to(visibility: Visibility, queued: QueuedMessage, store: SessionStore) -> bool:
-    """Whether a reader may see a queued message and its result: both its sender and its content must be visible."""
-    return visibility.covers(queued.inbound.user) and visibility.covers(visibility_of(queued, store))
-
-
-def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
-    """Return whose data a message's events and result may contain: normally the owner's of its conversation.
-
-    A command of an administrator may answer with data of any user, so its result is for administrators.
-    """
-    content, result = queued.inbound.content, queued.result or {}
-    is_a_command = result["kind"] == "command" if "kind" in result else isinstance(content, str) and is_command(content)
-    if is_a_command and "admin" in queued.inbound.scopes:
-        return EVERYONE
-    if queued.conversation_id is None:
-        return queued.inbound.user
-    try:
-        return store.conversations.get(queued.conversation_id).user
-    except NotFound:  # deleted since: its owner is no longer known
-        return EVERYONE if "admin" in queued.inbound.scopes else queued.inbound.user
 
 
 def _digest(inbound: InboundMessage) -> str:

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.visibility import Visibility
+from perdure.gateway.events.access import required_visibility
 from perdure.gateway.events.broker import EventBroker, Sink, Subscriber
-from perdure.gateway.events.serialize import finished_event, is_final, visibility_of
+from perdure.gateway.events.serialize import finished_event, is_final
 from perdure.gateway.events.types import ChatKey, SequencedEvent, Ticket
 from perdure.gateway.executor import run_blocking
 from perdure.store.inbox import QueuedMessage
@@ -89,9 +90,9 @@ class EventFeeds:
         while True:
             if queued is not None and queued.state == "done":
                 event = finished_event(queued.result, queued.conversation_id)
-                contained = await run_blocking(visibility_of, queued, self._store)
-                subscriber.push(SequencedEvent((queued.done_at_ms or 0) * 1_000, queued.id, event, contained))
-                if not visibility.covers(contained):  # its end is not for this reader, who need not wait for it
+                required = await run_blocking(required_visibility, queued, self._store)
+                subscriber.push(SequencedEvent((queued.done_at_ms or 0) * 1_000, queued.id, event, required))
+                if not visibility.covers(required):  # its end is not for this reader, who need not wait for it
                     subscriber.close()
                 return
             is_own = queued is None or queued.owner == self._owner

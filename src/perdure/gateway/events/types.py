@@ -105,5 +105,5 @@ class SequencedEvent:
     number: int
     turn_id: str
     event: GatewayEvent
-    # Whose words it may contain: only a reader whose visibility covers this one gets it.
-    visibility: Visibility = EVERYONE
+    # Only readers whose visibility covers this one receive the event; EVERYONE: administrators alone.
+    required_visibility: Visibility = EVERYONE

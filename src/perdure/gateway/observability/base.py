@@ -77,17 +77,20 @@ class TurnStats:
 
 
 class Observer(Protocol):
-    """Receives requests and events. Must not block; its exceptions are logged and ignored."""
+    """Receives the record of each request and the events of each turn, except text and reasoning deltas.
+
+    Must not block; its exceptions are logged and ignored.
+    """
 
     def on_request(self, record: RequestRecord) -> None: ...
 
     def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
-        """Handle an event, after it was added to the turn's statistics."""
+        """Handle an event that the turn's statistics already include."""
         ...
 
 
 class TurnObserver:
-    """Updates the statistics of every turn and passes them on with each event."""
+    """Updates the statistics of every turn and passes them to the observers with each event but deltas."""
 
     def __init__(self, observers: Sequence[Observer], clock: Clock) -> None:
         self._observers = tuple(observers)
@@ -106,9 +109,9 @@ class TurnObserver:
                 stats.first_text_s = self._clock.monotonic_s() - stats.began_s
             return
         self._add(stats, event)
-        for watcher in self._observers:
+        for observer in self._observers:
             try:
-                watcher.on_event(stats, event)
+                observer.on_event(stats, event)
             except Exception:  # an observer may be third-party code: the turn must survive it
                 _log.exception("an observer failed on %s", type(event).__name__)
         if is_final(event):
@@ -180,9 +183,9 @@ class RequestLogMiddleware:
             sent_bytes=response.sent_bytes,
             code=state.get("error_code"),
         )
-        for watcher in self._observers:
+        for observer in self._observers:
             try:
-                watcher.on_request(record)
+                observer.on_request(record)
             except Exception:  # an observer may be third-party code
                 _log.exception("an observer failed on request %s", response.request_id)
 

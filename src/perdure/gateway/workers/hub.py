@@ -21,8 +21,9 @@ from perdure.core.visibility import EVERYONE
 from perdure.gateway.adapters.base import Adapter, PendingDeliveries, PlatformDelivery
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import GatewayStopping, IdempotencyKeyReused
+from perdure.gateway.events.access import is_visible_to
 from perdure.gateway.events.broker import EventBroker, OnEvent
-from perdure.gateway.events.serialize import is_same_message, is_visible_to, to_result
+from perdure.gateway.events.serialize import is_same_message, to_result
 from perdure.gateway.events.subscribe import EventFeeds
 from perdure.gateway.events.types import (
     ChatKey,
@@ -292,7 +293,7 @@ class Hub:
         was_running = await self.stop(chat, principal)
         event = CommandAnswered("Stopped." if was_running else "Nothing was running.")
         await run_blocking(self.store.inbox.finish, queued, to_result(event), conversation_id=None)
-        self.broker.publish(chat, queued.id, event)
+        self.broker.publish(chat, queued.id, event, required_visibility=principal.visibility)
         return Ticket(queued.id, None, "done")
 
     # -- internals -----------------------------------------------------------------------------------------------------

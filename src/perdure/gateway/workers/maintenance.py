@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from perdure.core.errors import StoreError
 from perdure.core.ports import Clock
-from perdure.gateway.events.serialize import finished_event, visibility_of
+from perdure.gateway.events.access import required_visibility
+from perdure.gateway.events.serialize import finished_event
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.agent_pool import RENEW_INTERVAL_S as LEASE_RENEW_INTERVAL_S
@@ -84,7 +85,7 @@ class PeriodicTasks:
             self._queues.stop_turns(stops)
 
     async def _take_over_orphans(self) -> None:
-        """Claim messages of processes that died or whose heartbeat stopped."""
+        """Claim the messages and deliveries of processes that died, and wake own messages that no queue has."""
         if self._queues.is_stopping:
             return
         inbox = self._context.store.inbox
@@ -109,9 +110,9 @@ class PeriodicTasks:
             inbound = queued.inbound
             chat = ChatKey(inbound.platform, inbound.user, inbound.chat)
             if chat in subscribed and queued.id not in self._published:
-                visibility = await run_blocking(visibility_of, queued, self._context.store)
+                required = await run_blocking(required_visibility, queued, self._context.store)
                 event = finished_event(queued.result, queued.conversation_id)
-                self._context.broker.publish(chat, queued.id, event, visibility)
+                self._context.broker.publish(chat, queued.id, event, required_visibility=required)
             self._published[queued.id] = now_ms
         self._published = {k: ms for k, ms in self._published.items() if ms > now_ms - 10 * _OVERLAP_MS}
 

@@ -37,9 +37,9 @@ class QuestionOrigin:
     chat: ChatKey
     turn_id: str
     # The turn's scopes: a principal needs the same to answer for it.
-    scopes: frozenset[Scope] = frozenset()
-    # Whose words the question may contain: those of the conversation its turn is in.
-    visibility: Visibility = EVERYONE
+    scopes: frozenset[Scope]
+    # Only readers whose visibility covers this one see the question: it may quote the conversation of its turn.
+    required_visibility: Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class QuestionRegistry:
         await run_blocking(self._state.set, question.question_id, _to_stored(question, origin, expires_at_ms))
         self._answer_events[question.question_id] = asyncio.Event()
         self._turns[question.question_id] = origin.turn_id
-        self._broker.publish(origin.chat, origin.turn_id, question, origin.visibility)
+        self._broker.publish(origin.chat, origin.turn_id, question, required_visibility=origin.required_visibility)
         answer, is_stopped = "", False
         try:
             answer = await self._wait(question.question_id, origin.chat)
@@ -105,7 +105,7 @@ class QuestionRegistry:
             self._answer_events.pop(question.question_id, None)
             self._turns.pop(question.question_id, None)
             closed = QuestionClosed(question.question_id, answer, is_stopped)
-            self._broker.publish(origin.chat, origin.turn_id, closed, origin.visibility)
+            self._broker.publish(origin.chat, origin.turn_id, closed, required_visibility=origin.required_visibility)
             await run_blocking(self._state.set, question.question_id, None)
         return answer
 
@@ -125,12 +125,13 @@ class QuestionRegistry:
         if question_id in self._answer_events:
             self._answer_events[question_id].set()
 
-    async def withdraw(self, turn_id: str, visibility: Visibility) -> None:
+    async def withdraw(self, turn_id: str, *, required_visibility: Visibility) -> None:
         """Close the questions of a turn that was taken over from another process, which no longer waits for answers."""
         for question_id, stored in (await run_blocking(self._state.items)).items():
             if stored["turn_id"] == turn_id and question_id not in self._answer_events:
                 await run_blocking(self._state.set, question_id, None)
-                self._broker.publish(_chat_of(stored), turn_id, QuestionClosed(question_id, ""), visibility)
+                closed = QuestionClosed(question_id, "")
+                self._broker.publish(_chat_of(stored), turn_id, closed, required_visibility=required_visibility)
 
     async def open_for(self, principal: Principal) -> list[OpenQuestion]:
         """Return the principal's open questions of all processes, oldest first."""
@@ -147,7 +148,7 @@ class QuestionRegistry:
                     k.get("covers", ""),
                     tuple(k.get("dangerous", ())),
                 ),
-                QuestionOrigin(_chat_of(k), k["turn_id"]),
+                QuestionOrigin(_chat_of(k), k["turn_id"], frozenset(k.get("scopes", ())), _required_visibility(k)),
                 k["expires_at"],
             )
             for question_id, k in stored.items()
@@ -221,7 +222,7 @@ def _to_stored(question: QuestionAsked, origin: QuestionOrigin, expires_at_ms: i
         "covers": question.covers,
         "dangerous": list(question.dangerous),
         "scopes": sorted(origin.scopes),
-        "conversation_of": origin.visibility.stored_key,
+        "conversation_of": origin.required_visibility.stored_key,
         "chat": [chat.platform, chat.user.stored_key, chat.chat],
         "turn_id": origin.turn_id,
         "expires_at": expires_at_ms,
@@ -238,8 +239,15 @@ def _is_for(stored: Any, principal: Principal) -> bool:
     """Whether a stored question is the principal's own; not even an admin approves what runs as another user."""
     if not isinstance(stored, dict) or _chat_of(stored).user != principal.user:
         return False
-    conversation_of = stored.get("conversation_of", principal.user.stored_key)
-    return principal.visibility.covers(EVERYONE if conversation_of is None else user_from_key(conversation_of))
+    return principal.visibility.covers(_required_visibility(stored))
+
+
+def _required_visibility(stored: Mapping[str, Any]) -> Visibility:
+    # Questions of an older version have none: they were asked in the user's own conversation.
+    if "conversation_of" not in stored:
+        return _chat_of(stored).user
+    user_key = stored["conversation_of"]
+    return EVERYONE if user_key is None else user_from_key(user_key)
 
 
 def _missing_scopes(stored: Mapping[str, Any], principal: Principal) -> list[str]:

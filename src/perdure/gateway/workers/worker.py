@@ -117,7 +117,7 @@ class MessageJob:
         self.conversation_id: str | None = queued.conversation_id
         # A command of this message chose `conversation_id`, None for a new conversation.
         self._has_moved = False
-        self._set_visibility(self.chat.user)
+        self._require_visibility(self.chat.user)
         self._is_delivering = False
         self._cancel = CancelToken()
         if queued.wants_stop:
@@ -151,10 +151,10 @@ class MessageJob:
         else:
             await self._run_message(content)
 
-    def _set_visibility(self, visibility: Visibility) -> None:
-        """Limit who sees the events published from now on: only readers who may see these conversations."""
-        self._visibility = visibility
-        self._publish = self._context.broker.publisher(self.chat, self.queued.id, visibility)
+    def _require_visibility(self, required: Visibility) -> None:
+        """Publish from now on only to readers whose visibility covers this one."""
+        self._required_visibility = required
+        self._publish = self._context.broker.publisher(self.chat, self.queued.id, required_visibility=required)
 
     async def fail(self, reason: str) -> None:
         """Finish the message with an error."""
@@ -178,7 +178,7 @@ class MessageJob:
         started = await run_when_free(self._start, content)
         async with self._context.pool.using(started.agent_lease) as agent:
             if started.is_resumed:
-                await self._context.questions.withdraw(self.queued.id, self._visibility)
+                await self._context.questions.withdraw(self.queued.id, required_visibility=self._required_visibility)
             outcome = started.outcome or await self._run_turn(content, started)
             if self._is_abandoned and outcome.outcome == "interrupted":
                 raise MessageTakenOver
@@ -219,7 +219,7 @@ class MessageJob:
         """Detect how far another process got, else mark the message as started here. Raises MessageTakenOver."""
         store, conversation = self._context.store, agent_lease.conversation
         self.conversation_id = conversation.id
-        self._set_visibility(conversation.user)
+        self._require_visibility(conversation.user)
         if self.queued.begin_seq is not None and self.queued.conversation_id == conversation.id:
             return self._resume(content, agent_lease, self.queued.begin_seq)
         seq = conversation.last_seq
@@ -269,7 +269,9 @@ class MessageJob:
     async def _run_turn(self, content: MessageContent, started: StartedTurn) -> TurnFinished:
         """Run the turn, from its message or from where it was cut off. Raises MessageTakenOver."""
         agent_lease = started.agent_lease
-        agent_lease.prompter.origin = QuestionOrigin(self.chat, self.queued.id, self.principal.scopes, self._visibility)
+        agent_lease.prompter.origin = QuestionOrigin(
+            self.chat, self.queued.id, self.principal.scopes, self._required_visibility
+        )
         try:
             with self._attach_agent(agent_lease) as agent:
                 # Between a call and its result nothing is compacted; the turn itself does, once it has them.
@@ -320,7 +322,7 @@ class MessageJob:
 
     async def _run_command(self, text: str) -> None:
         current = await run_blocking(self._resolve)
-        self._set_visibility(self.principal.visibility)
+        self._require_visibility(self.principal.visibility)
         if current is None:
             agent = await run_blocking(self._context.pool.make_unbound, self._spec)
             command_context, reply = await self._dispatch(agent, text)

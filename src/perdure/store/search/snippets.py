@@ -61,9 +61,9 @@ class Snippets:
         self._pattern = _pattern(terms)
 
     def excerpt(self, text: str) -> tuple[str, tuple[tuple[int, int], ...], int]:
-        """Return one line around the best matches, the [start, end) positions of all matches in it, and its offset.
+        """Return one line around the best matches, the [start, end) of the matches in it, and where the best begin.
 
-        Secrets in it are redacted: who finds a message can open it.
+        Only whole words are marked if there are any. Secrets are redacted; opening the message shows it in full.
         """
         # The query may differ from the text in accents or full-width forms.
         for source in (text,) if text.isascii() else (text, strip_accents(text)):

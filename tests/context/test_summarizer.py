@@ -42,6 +42,24 @@ def asked(ask: Scripted, **changes: object) -> str:
     return ask.prompts[-1]
 
 
+@pytest.mark.spec("E1", "E4")
+def test_every_request_for_a_summary_has_the_newest_request_whole() -> None:
+    ask = Scripted()
+    summarized(brief(request="can we\nsee the year?", window_tokens=6_000, target_tokens=900), ask, left_s=lambda: 60)
+    assert len(ask.prompts) > 2  # parts, and the request that joins them
+    assert all("\n can we\n see the year?" in prompt for prompt in ask.prompts)
+    known = asked(Scripted(), request="can we see the year?", blocks=[*BLOCKS, "USER: can we\n see the **year**?"])
+    assert known.count("see the") == 1
+
+
+@pytest.mark.spec("E1", "E4")
+def test_of_a_long_newest_request_both_ends_are_read() -> None:
+    prompt = asked(Scripted(), request="Add a column. " + "It follows the dates. " * 900 + "Use blue ink.")
+    assert " Add a column. " in prompt
+    assert "Use blue ink.\n" in prompt
+    assert prompt.count("It follows the dates.") < 200
+
+
 @pytest.mark.spec("E4", "E1", "E3")
 def test_the_summariser_is_told_how_to_write() -> None:
     prompt = asked(Scripted())

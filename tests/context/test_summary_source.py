@@ -52,6 +52,81 @@ def test_of_a_long_system_prompt_only_its_rules_are_read_without_secrets() -> No
     assert "\nUSER [9]" not in prompt
 
 
+def _prompts_of(history: list[dict[str, str]], *, window: int, focus_topic: str | None = None) -> list[str]:
+    prompts: list[str] = []
+
+    def summarize(prompt: str) -> str:
+        prompts.append(prompt)
+        return "None"
+
+    perdure.compress(history, context_length=window, summarize=summarize, focus_topic=focus_topic)
+    return prompts
+
+
+def _talk_before(*newest: str) -> list[dict[str, str]]:
+    """A talk with a pair programmer: the last requests are small, and the replies to those before them are long."""
+    words = [
+        "shelf",
+        "index",
+        "label",
+        "ladder",
+        "lamp",
+        "ledger",
+        "binding",
+        "catalogue",
+        "stamp",
+        "drawer",
+        "key",
+        "map",
+    ]
+    talk: list[dict[str, str]] = []
+    for n in range(60):
+        word = words[n % len(words)]
+        points = "\n".join(
+            f"{i}. The {word} of room {n} is now {other} number {n * 7 + i}, as the one before was too small."
+            for i, other in enumerate(words, 1)
+        )
+        talk += [
+            {"role": "user", "content": f"Please fix the {word} in room {n} and say why the one before it was wrong."},
+            {"role": "assistant", "content": f"I fixed the {word} of room {n}. This is what changed:\n{points}"},
+        ]
+    for text in newest:
+        talk += [
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": "Here is a plan.\n" + "a = b\n" * 40},
+        ]
+    return talk
+
+
+@pytest.mark.spec("E1", "E4")
+@pytest.mark.parametrize("window", [16_000, 24_000, 32_000])
+@pytest.mark.parametrize(
+    "newest",
+    [
+        "can we see the year in it?  ",
+        "The list has a column of names. " + "It follows the column of dates. " * 200 + "The ink is blue.",
+    ],
+)
+def test_the_summary_model_always_reads_the_newest_request(newest: str, window: int) -> None:
+    prompts = _prompts_of(_talk_before(newest), window=window)
+    assert prompts
+    for prompt in prompts:
+        assert newest[:25] in prompt
+        assert newest.strip()[-13:] in prompt
+
+
+@pytest.mark.spec("E1", "E4")
+def test_with_a_topic_the_summary_model_reads_the_newest_request_too() -> None:
+    prompts = _prompts_of(_talk_before("can we see the year in it?"), window=16_000, focus_topic="ladders")
+    assert "can we see the year in it?" in prompts[-1]
+
+
+@pytest.mark.spec("E1", "E4")
+def test_the_summary_model_reads_go_on_with_the_request_before_it() -> None:
+    prompt = _prompts_of(_talk_before("can we see the year in it?", "go on"), window=16_000)[-1]
+    assert prompt.index("can we see the year in it?") < prompt.rindex("go on")
+
+
 @pytest.mark.spec("E1", "E4")
 def test_the_summary_model_reads_where_the_newest_request_stands_under_one_header() -> None:
     prompts: list[str] = []

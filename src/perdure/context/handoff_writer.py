@@ -41,7 +41,7 @@ from perdure.context.summary_check import check_summary, doubted_facts, user_cla
 from perdure.context.summary_input import Transcript, split_record, transcribe
 from perdure.context.task_state.merging import BY_CODE, merge_model_sections
 from perdure.context.task_state.reader import read_state
-from perdure.context.task_state.replies import own_text
+from perdure.context.task_state.replies import newest_request_text, own_text
 from perdure.context.task_state.sections import write_sections
 from perdure.context.task_state.state import TaskState
 from perdure.context.text import clip, sentences, tidy
@@ -335,6 +335,7 @@ class HandoffWriter:
             focus_topic=focus_topic,
             focus_ratio=s.settings.focus_ratio,
             prompts_folder=s.prompts_folder,
+            request=newest_request_text(job.history.entries),
         )
         clock = s.clock or SystemClock()
         give_up_at = clock.monotonic_s() + TIMEOUT_S

@@ -20,6 +20,7 @@ from perdure.context.handoff import Handoff
 from perdure.context.handoff_sections import has_own_headings, read_sections, shorten
 from perdure.context.summary_input import Transcript, size_of
 from perdure.context.summary_relevance import is_about
+from perdure.context.text import both_ends
 from perdure.core.concurrency import describe_error
 from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
 from perdure.core.messages import clean
@@ -156,6 +157,12 @@ MOST_PARTS = 6
 _BYTES_PER_TOKEN = 3
 _LEAST_PART_TOKENS = 400
 _PROMPT_TOKENS = 900
+# Of the newest request.
+_REQUEST_CHARS = 3_000
+_LEAST_REQUEST_CHARS = 200
+_OMISSION = "[…]"
+_REQUEST_HEADING = "[The user's newest request, in their own words. It tells what the work is about now.]"
+_NO_WORD = re.compile(r"\W+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +178,8 @@ class Brief:
     focus_topic: str | None = None
     focus_ratio: float = 0.65
     prompts_folder: Path | None = None
+    # The newest request in the user's own words: the transcript may leave it out.
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +242,7 @@ def summarize_transcript(brief: Brief, ask: AnySummarize, *, left_s: Callable[[]
 def into_parts(brief: Brief) -> list[list[str]]:
     """Split the transcript into as few parts as fit the summary model's window, at most `MOST_PARTS`."""
     reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
-    reserve += _previous_tokens(brief)
+    reserve += _previous_tokens(brief) + size_of(_request_excerpt(brief)) // _BYTES_PER_TOKEN
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
     transcript = _bounded(brief.transcript, room)
     # Prefix sums, to bisect for the end of each part.
@@ -321,7 +330,7 @@ def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) 
         focus = _text(brief, "summary_focus", topic=topic, share=f"{brief.focus_ratio:.0%}").strip() + "\n"
     notes = f"<notes-so-far>\n{redact(previous.body)}\n</notes-so-far>\n\n" if previous else ""
     # A transcript may contain its own closing tag.
-    transcript = transcript.replace("</transcript>", "<\\/transcript>")
+    transcript = _with_request(transcript, _request_excerpt(brief)).replace("</transcript>", "<\\/transcript>")
     return _text(
         brief,
         "summary",
@@ -331,6 +340,25 @@ def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) 
         transcript=transcript,
         target_tokens=str(brief.target_tokens),
     )
+
+
+def _request_excerpt(brief: Brief) -> str:
+    """Return the newest request, of a long one both ends; it takes at most a part of the window."""
+    request, most = (
+        redact(brief.request.strip()),
+        max(_LEAST_REQUEST_CHARS, min(_REQUEST_CHARS, brief.window_tokens // 4)),
+    )
+    return f"\n{_OMISSION}\n".join(map(str.strip, both_ends(request, most))) if len(request) > most else request
+
+
+def _with_request(transcript: str, request: str) -> str:
+    """Append the newest request to a transcript that does not have all of it."""
+    words = _NO_WORD.sub("", transcript) if request else ""
+    if all(_NO_WORD.sub("", piece) in words for piece in request.split(_OMISSION)):
+        return transcript
+    # Only labels and calls begin at the margin.
+    lines = "\n".join(f" {line}" for line in request.splitlines())
+    return f"{transcript}\n\n{_REQUEST_HEADING}\n{lines}"
 
 
 def _instructions(prompt: str) -> str:

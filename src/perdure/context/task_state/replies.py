@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perdure.context.edit_blocks import has_broken_block
-from perdure.context.task_state.decisions import announcement_of, content_words, decisions_of, plan_of, user_reading
+from perdure.context.task_state.decisions import (
+    INTERRUPTED,
+    announcement_of,
+    content_words,
+    decisions_of,
+    plan_of,
+    user_reading,
+)
 from perdure.context.text import Passage, clip, sentences, split_passages, tidy
 from perdure.context.user_text.intent import before_fiction
 from perdure.core.messages import Entry, Message
@@ -124,6 +131,21 @@ def prepare_reading(entry: Entry) -> None:
 def own_text(entry: Entry) -> str:
     """Return the user's own words up to a fiction."""
     return entry.memo("own text", lambda _: before_fiction(user_reading(entry).own_words))
+
+
+def newest_request_text(entries: Sequence[Entry]) -> str:
+    """Return the newest request in the user's own words, with a "yes" or "go on" after it."""
+    texts: list[str] = []
+    for entry in reversed(entries):
+        if not entry.message.is_real_user:
+            continue
+        reading = user_reading(entry)
+        if not reading.text or INTERRUPTED.match(reading.text):
+            continue
+        texts.append(own_text(entry) or reading.text)
+        if not reading.is_bare:
+            break
+    return "\n".join(reversed(texts))
 
 
 def answer_of(entry: Entry) -> str:

@@ -50,7 +50,7 @@ def _agent(store: SessionStore, folder: Path, count: int) -> ConversationAgent:
     history = [{"role": ("user", "assistant")[i % 2], "content": f"{texts[i % 2]} {i} " * 8} for i in range(count)]
     store.append(session.id, history)
     clock = SystemClock()
-    parts = AgentDeps(
+    deps = AgentDeps(
         store=store,
         send=_answer,
         routes=RouteCursor(EndpointChain((Endpoint("custom", "http://127.0.0.1:1", "chat_completions", "m"),))),
@@ -63,7 +63,7 @@ def _agent(store: SessionStore, folder: Path, count: int) -> ConversationAgent:
         clock=clock,
         ids=TimeIds(clock),
     )
-    return ConversationAgent(parts, LoopThread(), services=lambda live: EngineServices(), session_id=session.id)
+    return ConversationAgent(deps, LoopThread(), services=lambda live: EngineServices(), session_id=session.id)
 
 
 async def _answer(

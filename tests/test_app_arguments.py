@@ -93,8 +93,8 @@ def test_what_usage_taught_about_a_model_is_there_in_the_next_conversation(tmp_p
             )
         fresh = agent(sim, tmp_path, tools=[])
         assert fresh.measure().window
-        assert fresh.parts.calibration is not None
-        assert fresh.parts.calibration.ratio == pytest.approx(learned, abs=1e-3)
+        assert fresh.deps.calibration is not None
+        assert fresh.deps.calibration.ratio == pytest.approx(learned, abs=1e-3)
 
 
 def test_arguments_after_the_second_are_named_and_the_error_says_how(tmp_path: Path) -> None:

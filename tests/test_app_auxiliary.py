@@ -49,7 +49,7 @@ def _image_parts(request: ScriptRequest) -> int:
 
 
 def _tasks(agent: Agent) -> dict[str, int]:
-    rows = agent.parts.store.ledger.usage("task", since_ms=0)
+    rows = agent.deps.store.ledger.usage("task", since_ms=0)
     return {row.group: row.totals.calls for row in rows}
 
 
@@ -66,7 +66,7 @@ def test_an_image_is_described_once_for_a_model_that_takes_none(tmp_path: Path) 
             assert _tasks(agent) == {"main": 2, "vision": 1}
         with _agent(main, tmp_path, auxiliary={"vision": _route(eyes, "eyes-1")}) as agent:
             agent.run_conversation(QUESTION)
-            stored = agent.parts.store.history(session or "").entries
+            stored = agent.deps.store.history(session or "").entries
         assert len(eyes.requests) == 1
         assert _image_parts(eyes.requests[0]) == 1
         assert [_image_parts(r) for r in main.requests] == [0, 0, 0]

@@ -122,15 +122,15 @@ def test_agents_that_nobody_closes_are_collected_with_their_store(tmp_path: Path
 def test_agents_at_one_path_share_a_store_until_the_last_is_closed(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     first, second = agent_at(tmp_path / "p.db"), agent_at(tmp_path / "sub" / ".." / "p.db")
-    assert first.parts.store is second.parts.store
+    assert first.deps.store is second.deps.store
     first.close()
     first.close()  # twice counts once
-    session = second.parts.store.create()
+    session = second.deps.store.create()
     second.close()
     with pytest.raises(StoreError, match="has been closed"):
-        second.parts.store.history(session.id)
+        second.deps.store.history(session.id)
     with agent_at(tmp_path / "p.db") as third:
-        assert third.parts.store.history(session.id).entries == ()
+        assert third.deps.store.history(session.id).entries == ()
 
 
 def test_a_store_handed_in_stays_open(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_process_that_ends_without_closing_leaves_everything_in_the_file(tmp_p
         path, global_list = Path(sys.argv[1]), []
         agent = Agent(model="m", provider="custom", base_url="http://127.0.0.1:9/v1", api_key="k", store=path,
                       home=path.parent, tools=(), settings={{}})
-        agent.parts.store.append(agent.parts.store.create().id, ["one", "two", "three"])
+        agent.deps.store.append(agent.deps.store.create().id, ["one", "two", "three"])
         {keeps}None
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "p.db")], check=True)

@@ -30,7 +30,7 @@ def weather(city: str) -> str:
 
 
 def offered(one: Agent) -> set[str]:
-    return {tool.name for tool in one.parts.tools.registry}
+    return {tool.name for tool in one.deps.tools.registry}
 
 
 # -- tools -----------------------------------------------------------------------------------------------------------

@@ -95,9 +95,9 @@ def sharing(
     """An agent as in a gateway: it stores in threads, and whoever runs its turns holds the lease already."""
     database, clock = WatchedDatabase(path), SystemClock()
     with SessionStore(StoreContext(database, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(path)) as store:
-        parts = replace(b.parts, store=store, run_blocking=run, settings=settings or b.parts.settings)
+        deps = replace(b.deps, store=store, run_blocking=run, settings=settings or b.deps.settings)
         agent = ConversationAgent(
-            parts, b.loop_thread, services=lambda live: EngineServices(settings=parts.settings.compression)
+            deps, b.loop_thread, services=lambda live: EngineServices(settings=deps.settings.compression)
         )
         yield agent, database
 
@@ -180,7 +180,7 @@ def test_nothing_is_written_on_the_event_loop(tmp_path: Path, name: str) -> None
     script, act = SITUATIONS[name]
     with (
         bench(tmp_path, *script, tools=[nothing], window=200_000) as b,
-        sharing(b, tmp_path / "perdure.db", run=b.parts.run_blocking) as (agent, database),
+        sharing(b, tmp_path / "perdure.db", run=b.deps.run_blocking) as (agent, database),
     ):
         act(agent)
         calls = b.store.ledger.calls(agent.session_id or "")

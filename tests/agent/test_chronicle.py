@@ -38,7 +38,7 @@ def kept(b: Bench, kind: str) -> list[StoredEvent]:
 
 def with_outputs(b: Bench) -> None:
     """The bench keeps no outputs of its own: here they go to the store."""
-    runtime = b.parts.tools
+    runtime = b.deps.tools
     runtime.outputs, runtime.output_limiter = b.store.outputs, OutputLimiter(b.store.outputs)
     assert isinstance(runtime, ToolRuntime)
 
@@ -192,7 +192,7 @@ def test_how_each_call_ended_is_kept_with_the_results(tmp_path: Path) -> None:
         "x",
     )
     with bench(tmp_path, *script, tools=[nap, breaks]) as b:
-        b.parts.tools.hooks.pre_tool_call.append(lambda call, _: "not now" if call.name == "nap" else None)
+        b.deps.tools.hooks.pre_tool_call.append(lambda call, _: "not now" if call.name == "nap" else None)
         b.agent.chat("go")
         (told,) = kept(b, "tools")
     assert told.payload["states"] == {"good": "refused", "bad": "failed", "ugly": "failed"}

@@ -165,7 +165,7 @@ def test_another_model_starts_with_a_compacted_history_where_that_is_cheaper(
         b.agent.run_conversation("Go on?", conversation_history=working_session(6, chars=2_200))
         b.agent.run_conversation("And now?")
         assert reasons(b, b.agent.session_id) == []
-        main = b.parts.routes.endpoint
+        main = b.deps.routes.endpoint
         b.agent.switch_model(EndpointChain((replace(main, model="m-2"),)))
         b.agent.run_conversation("Go on with the other one.")
         assert reasons(b, b.agent.session_id) == ["cold"] * count

@@ -39,7 +39,7 @@ def _talk(b: Bench) -> None:
 def test_a_hook_adds_a_topic_before_and_another_reads_the_outcome(tmp_path: Path) -> None:
     writer, before, after = Writer(), list[CompactionContext](), list[StoredCompaction]()
     with bench(tmp_path, *["Yes. " + "word " * 120] * 12, window=200_000, summarize=writer) as b:
-        hooks = b.agent.parts.tools.hooks
+        hooks = b.agent.deps.tools.hooks
         hooks.pre_compact.append(lambda context: before.append(context))
         hooks.pre_compact.append(lambda context: "the migration of the zebra table")
         hooks.post_compact.append(after.append)
@@ -70,7 +70,7 @@ def test_hooks_around_a_compaction_may_be_asynchronous(tmp_path: Path) -> None:
         after.append(outcome)
 
     with bench(tmp_path, *["Yes. " + "word " * 120] * 12, window=200_000, summarize=writer) as b:
-        hooks = b.agent.parts.tools.hooks
+        hooks = b.agent.deps.tools.hooks
         hooks.pre_compact.append(topic)
         hooks.post_compact.append(keep)
         _talk(b)
@@ -86,7 +86,7 @@ def test_hooks_that_fail_are_logged_and_the_compaction_is_made(
         raise RuntimeError("no")
 
     with bench(tmp_path, *["Yes. " + "word " * 120] * 12, window=200_000, summarize=Writer()) as b:
-        hooks = b.agent.parts.tools.hooks
+        hooks = b.agent.deps.tools.hooks
         hooks.pre_compact.append(fail)
         hooks.pre_compact.append(lambda context: 7)  # type: ignore[arg-type, return-value]  # not a text
         hooks.post_compact.append(fail)

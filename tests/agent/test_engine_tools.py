@@ -38,9 +38,9 @@ class Finder(ContextCompressor):
 
 
 def _agent(b: Bench, *tools: Any) -> ConversationAgent:
-    runtime = ToolRuntime(ToolRegistry(tools), clock=b.parts.clock)
-    parts = replace(b.parts, engine=Finder(), tools=runtime)
-    return ConversationAgent(parts, LoopThread(), services=lambda live: EngineServices())
+    runtime = ToolRuntime(ToolRegistry(tools), clock=b.deps.clock)
+    deps = replace(b.deps, engine=Finder(), tools=runtime)
+    return ConversationAgent(deps, LoopThread(), services=lambda live: EngineServices())
 
 
 def _events(agent: ConversationAgent, message: str) -> list[Event]:

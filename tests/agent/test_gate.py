@@ -119,9 +119,9 @@ class Eager(ContextCompressor):
 def test_compression_switched_off_is_off_for_every_engine(tmp_path: Path, enabled: bool) -> None:
     settings = Settings(compression=CompressionSettings(enabled=enabled))
     with bench(tmp_path, *["Yes."] * 3, window=WINDOW, settings=settings) as b:
-        parts = replace(b.parts, engine=Eager(context_length=WINDOW))
+        deps = replace(b.deps, engine=Eager(context_length=WINDOW))
         agent = ConversationAgent(
-            parts, LoopThread(), services=lambda live: EngineServices(settings=settings.compression)
+            deps, LoopThread(), services=lambda live: EngineServices(settings=settings.compression)
         )
         result = agent.run_conversation("Go on?", conversation_history=near_the_threshold())
         assert result.outcome == "completed"

@@ -75,7 +75,7 @@ def test_a_compaction_of_ten_thousand_messages_never_blocks_the_event_loop(tmp_p
         history = [{"role": roles[n % 2], "content": f"part {n % 50}, please"} for n in range(MESSAGES)]
         b.store.append(session.id, history)
         agent = ConversationAgent(
-            b.parts, b.loop_thread, services=lambda live: EngineServices(summarize=summarize), session_id=session.id
+            b.deps, b.loop_thread, services=lambda live: EngineServices(summarize=summarize), session_id=session.id
         )
         agent.measure()
         probe = Probe()

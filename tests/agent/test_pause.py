@@ -29,9 +29,9 @@ def test_a_proven_overflow_compacts_though_automatic_compaction_is_paused(tmp_pa
             b.agent.chat(f"question {i} " + "padding words " * 150)
         first = b.agent.session_id
         _pause(b)
-        assert isinstance(b.parts.engine, ContextCompressor)
-        assert b.parts.engine.is_paused
-        assert not b.parts.engine.should_compress(15_000)
+        assert isinstance(b.deps.engine, ContextCompressor)
+        assert b.deps.engine.is_paused
+        assert not b.deps.engine.should_compress(15_000)
         compacted: list[CompactionFinished] = []
         stop = b.agent.events.listen(lambda e: compacted.append(e) if isinstance(e, CompactionFinished) else None)
         b.sim.add(Fail("openai_overflow"), "It fits again.")

@@ -62,7 +62,7 @@ def test_a_matching_passage_of_another_conversation_is_sent_with_the_message_and
             agent.chat("On which port does the staging database of billing listen?")
             agent.chat("Thanks, that will do.")
             stored = [m["content"] for m in agent.run_conversation("And the user name?").messages]
-            hits = agent.parts.store.search("Background recalled", visibility=EVERYONE)
+            hits = agent.deps.store.search("Background recalled", visibility=EVERYONE)
         bodies = [r.body["messages"] for r in sim.requests]
         assert MARK not in str(bodies[0])
         question = bodies[1][-1]

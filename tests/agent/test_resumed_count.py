@@ -44,7 +44,7 @@ def test_a_conversation_resumed_after_a_compaction_is_as_large_as_it_was(tmp_pat
         assert b.agent.compress().outcome in ("compacted", "digest")
         left = b.agent.measure()
         # Another conversation has taught another ratio since, within the step that is not worth a write.
-        b.parts.calibrations.keep("custom", "m-1", replace(b.parts.calibration, ratio=b.parts.calibration.ratio * 1.01))
+        b.deps.calibrations.keep("custom", "m-1", replace(b.deps.calibration, ratio=b.deps.calibration.ratio * 1.01))
         assert b.again(b.agent.session_id).measure().tokens == left.tokens
 
 
@@ -53,7 +53,7 @@ def test_other_tools_than_when_it_was_left_are_counted(tmp_path: Path) -> None:
         b.agent.chat("What is there?")
         resumed = b.again(b.agent.session_id)
         for n in range(20):
-            resumed.parts.tools.registry.add(tool(name=f"look_{n}")(lambda at: f"{at}"))
+            resumed.deps.tools.registry.add(tool(name=f"look_{n}")(lambda at: f"{at}"))
         assert resumed.open().live.counter.last_prompt_tokens is None
         assert resumed.measure().tokens > b.agent.measure().tokens
 

@@ -77,7 +77,7 @@ def test_a_turn_interrupted_in_its_own_loop_before_it_began_is_stored_as_interru
     with bench(tmp_path, "never sent") as b:
 
         async def talk() -> str:
-            agent = ConversationAgent(b.parts, RunningLoop(), services=lambda live: EngineServices())
+            agent = ConversationAgent(b.deps, RunningLoop(), services=lambda live: EngineServices())
             turn = asyncio.ensure_future(agent.arun_conversation("hello"))
             await asyncio.sleep(0)  # the turn is claimed, and its task has not run yet
             assert agent.interrupt()

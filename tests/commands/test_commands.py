@@ -469,7 +469,7 @@ def test_compress_tells_apart_a_written_summary_a_digest_and_a_failure(
     def with_engine(engine: ContextCompressor, summarize: Summarize | None) -> FakeSurface:
         services = EngineServices(summarize=summarize)
         agent = ConversationAgent(
-            replace(b.parts, engine=engine), LoopThread(), services=lambda live: services, session_id=session_id
+            replace(b.deps, engine=engine), LoopThread(), services=lambda live: services, session_id=session_id
         )
         return FakeSurface(b, agent)
 

@@ -53,8 +53,8 @@ class FakeSurface:
 
 
 def _desk(b: Bench, engine: ContextCompressor, summarize: Any = None) -> FakeSurface:
-    parts = replace(b.parts, engine=engine)
-    agent = ConversationAgent(parts, LoopThread(), services=lambda live: EngineServices(summarize=summarize))
+    deps = replace(b.deps, engine=engine)
+    agent = ConversationAgent(deps, LoopThread(), services=lambda live: EngineServices(summarize=summarize))
     for i in range(10):
         agent.chat(f"question {i} " + "padding words " * 150)
     return FakeSurface(agent, b.store)

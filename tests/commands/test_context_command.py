@@ -135,7 +135,7 @@ def test_what_deferred_tools_save_is_shown(tmp_path: Path) -> None:
     with bench(tmp_path, "An answer.", tools=many) as b:
         assert "found by need" not in CONTEXT.run(FakeSurface(b), "").text
         chat_surface = FakeSurface(b)
-        chat_surface.agent.parts.tools.deferred = DeferredTools(score_documents, threshold_tokens=3_000)
+        chat_surface.agent.deps.tools.deferred = DeferredTools(score_documents, threshold_tokens=3_000)
         before, shown = chat_surface.rows()["tools"], CONTEXT.run(chat_surface, "").text
         assert "40 tools listed in" in shown
         assert "found by need: saves" in shown

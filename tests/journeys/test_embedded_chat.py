@@ -31,7 +31,7 @@ def test_forty_turns_on_a_tiny_window_carry_on(tmp_path: Path) -> None:
     stop()
     done = [e for e in events if isinstance(e, CompactionFinished) and e.outcome == "digest"]
     assert len(done) >= 4
-    store = agent.parts.store
+    store = agent.deps.store
     assert store.get_compression_tip(first or "") == agent.session_id
     said = [e.message for e in store.log.originals(agent.session_id or "")]
     assert [m.text.split(":")[0] for m in said if m.is_real_user] == [f"Turn {i}" for i in range(TURNS)]

@@ -99,7 +99,7 @@ def _one_turn(b: Bench, day: Day, turn: int) -> str:
     if turn == 230:
         threading.Timer(0.4, b.agent.interrupt).start()
     if turn == 260:
-        here = b.parts.routes.endpoint
+        here = b.deps.routes.endpoint
         smaller = replace(here, model=f"{MODELS[here.api_mode]}-small")
         b.models.windows[smaller.model] = 8_000
         b.agent.switch_model(EndpointChain((smaller,)))
@@ -111,7 +111,7 @@ def _check_recoveries(b: Bench, events: list[Event]) -> None:
     kinds = {e.verdict.kind for e in events if isinstance(e, Recovered)}
     assert kinds >= {"rate_limit", "auth", "output_cap", "prompt_too_long"}
     # The Responses protocol states no limit: there the window steps down a ladder instead.
-    assert SHRUNK in b.models.learned or b.parts.routes.endpoint.api_mode == "codex_responses"
+    assert SHRUNK in b.models.learned or b.deps.routes.endpoint.api_mode == "codex_responses"
     assert sum(isinstance(e, ModelSwitched) for e in events) >= 3
     assert sum(isinstance(e, CompactionFinished) for e in events) >= 5
 

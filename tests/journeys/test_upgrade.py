@@ -137,7 +137,7 @@ def test_a_compacted_conversation_is_compacted_again_and_both_compactions_can_be
     with Simulator(window=16_000, script=reply) as sim, upgrade.agent(sim, wanted["id"]) as agent:
         report = agent.compress()
         assert report.outcome == "compacted"
-        store = agent.parts.store
+        store = agent.deps.store
         assert [s.id for s in store.conversations.chain(wanted["id"])] == [*wanted["chain"], agent.session_id]
         agent.undo()
         assert _contents(store.history(agent.session_id)) == _expected_contents(wanted["sessions"][-1])

@@ -75,7 +75,7 @@ class Bench:
     sim: Simulator
     store: SessionStore
     models: KnownModels
-    parts: AgentDeps
+    deps: AgentDeps
     again: Callable[..., ConversationAgent]
     # The loop its turns run in.
     loop_thread: LoopThread
@@ -116,7 +116,7 @@ def bench(
         route = EndpointChain((main, *(replace(f, base_url=main.base_url) for f in fallbacks)))
         transport = Transport(retries=Retries(attempts=1))
 
-        def parts() -> AgentDeps:
+        def make_deps() -> AgentDeps:
             chosen = settings or Settings()
             return AgentDeps(
                 store=store,
@@ -135,20 +135,20 @@ def bench(
             )
 
         loop_thread = LoopThread()
-        made = parts()
+        deps = make_deps()
 
         def again(session_id: str | None = None, **options: Any) -> ConversationAgent:
-            new = parts()
+            new = make_deps()
             return ConversationAgent(new, loop_thread, services=services, session_id=session_id, **options)
 
         def services(live: LiveSession) -> EngineServices:
             state = store.state(f"engine:{live.conversation_id}")
             log = store.log.reader(live.conversation_id)
-            return EngineServices(summarize=summarize, settings=made.settings.compression, state=state, log=log)
+            return EngineServices(summarize=summarize, settings=deps.settings.compression, state=state, log=log)
 
-        agent = ConversationAgent(made, loop_thread, services=services)
+        agent = ConversationAgent(deps, loop_thread, services=services)
         try:
-            yield Bench(agent, sim, store, models, made, again, loop_thread)
+            yield Bench(agent, sim, store, models, deps, again, loop_thread)
         finally:
             agent.close()
             loop_thread.run(transport.aclose())

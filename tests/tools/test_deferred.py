@@ -142,7 +142,7 @@ def test_every_tool_that_perdure_brings_is_sent_whole(tmp_path: Path) -> None:
             "m-1", "custom", base_url=sim.base_url, store=tmp_path / "p.db", home=tmp_path, settings=settings
         ) as agent:
             agent.chat("hello")
-            toolsets = {tool.toolset for tool in agent.parts.tools.registry}
+            toolsets = {tool.toolset for tool in agent.deps.tools.registry}
         assert len(sim.requests[0].body["tools"]) > 10
     assert toolsets <= CORE_TOOLSETS
 
@@ -248,8 +248,8 @@ def test_the_tools_of_a_conversation_never_change_while_tools_are_found_and_used
         Say(calls=(Call("use_tool", {"name": "github__merge_pull_request", "arguments": _pull(7)}),)),
     ]
     with bench(tmp_path, *script, "Merged.", "Twice.") as b:
-        parts = replace(b.parts, tools=ToolRuntime(ToolRegistry(_tools()), clock=b.parts.clock, deferred=_deferred()))
-        agent = ConversationAgent(parts, LoopThread(), services=lambda live: EngineServices())
+        deps = replace(b.deps, tools=ToolRuntime(ToolRegistry(_tools()), clock=b.deps.clock, deferred=_deferred()))
+        agent = ConversationAgent(deps, LoopThread(), services=lambda live: EngineServices())
         agent.chat("merge 7")
         agent.chat("again")
         sent = [request.body["tools"] for request in b.sim.requests]

@@ -130,7 +130,7 @@ def test_a_tool_that_this_surface_lacks_may_be_disabled(tmp_path: Path) -> None:
 def test_every_built_in_tool_is_among_the_known_names(tmp_path: Path) -> None:
     settings = Settings(context=ContextSettings(lcm_tools=True))
     with trial_agent(settings, home=tmp_path, folder=tmp_path) as agent:
-        assert agent.parts.tools.registry.names() == BUILT_IN_NAMES - {"clarify"}
+        assert agent.deps.tools.registry.names() == BUILT_IN_NAMES - {"clarify"}
         assert agent.warnings == []
 
 

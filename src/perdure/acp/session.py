@@ -172,7 +172,7 @@ class EditorSession:
     def modes(self) -> SessionModeState:
         """The permission modes that can be chosen, and the current one."""
         listed = [SessionMode(id=m, name=_MODE_NAMES[m], description=MODE_MEANINGS[m]) for m in MODES]
-        return SessionModeState(current_mode_id=self.agent.parts.tools.permissions.mode, available_modes=listed)
+        return SessionModeState(current_mode_id=self.agent.deps.tools.permissions.mode, available_modes=listed)
 
     def set_mode(self, name: str) -> None:
         """Change the permission mode of the session, also for later loads of it. Raises RequestError; blocks.
@@ -182,7 +182,7 @@ class EditorSession:
         mode = next((mode for mode in MODES if mode == name), None)
         if mode is None:
             raise invalid(f"there is no mode {name!r}; there are: {', '.join(MODES)}")
-        self._mode = self.agent.parts.tools.permissions.mode = mode
+        self._mode = self.agent.deps.tools.permissions.mode = mode
         self._records.set_mode(self.id, mode if mode != "all" else None)
 
     async def close(self) -> None:
@@ -201,7 +201,7 @@ class EditorSession:
             user = AgentUser(SOURCE, approver=self, folder=self.folder)
             agent = build_agent(self._shared, user, session_id=self._conversation_id)
             if self._mode is not None:
-                agent.parts.tools.permissions.mode = self._mode
+                agent.deps.tools.permissions.mode = self._mode
             agent.events.tap(self._on_event)
             self._agent = agent
             self._updates = TurnUpdates(self._presenter())
@@ -347,7 +347,7 @@ class EditorSession:
             self._loop.call_soon_threadsafe(self._queue.put, update)
 
     def _presenter(self) -> CallPresenter:
-        return CallPresenter(self.agent.parts.tools.registry, self.folder)
+        return CallPresenter(self.agent.deps.tools.registry, self.folder)
 
     def _close_agent(self) -> None:
         if self._agent is not None:

@@ -34,7 +34,7 @@ class ConversationAgent:
 
     def __init__(
         self,
-        parts: AgentDeps,
+        deps: AgentDeps,
         loop_thread: LoopThread,
         *,
         services: Callable[[LiveSession], EngineServices],
@@ -45,7 +45,7 @@ class ConversationAgent:
         warnings: Sequence[str] = (),
         closers: Sequence[Callable[[], None]] = (),
     ) -> None:
-        self._parts = parts
+        self._deps = deps
         self._services = services
         self._wanted_id = session_id
         self._system_prompt = system_prompt
@@ -168,8 +168,8 @@ class ConversationAgent:
         The first choice of a model is no switch: it is not announced.
         """
         is_first, self.has_open_model = self.has_open_model, False
-        old = self._parts.routes.endpoint.model
-        self._parts.routes.switch_to(route)
+        old = self._deps.routes.endpoint.model
+        self._deps.routes.switch_to(route)
         self._first_reading = None
         emit: Emit = self._bus.emit
         if self._conversation is not None:
@@ -188,7 +188,7 @@ class ConversationAgent:
     @property
     def endpoint(self) -> Endpoint:
         """The endpoint (provider, address, model) that the next model call goes to; after a failure, the fallback."""
-        return self._parts.routes.endpoint
+        return self._deps.routes.endpoint
 
     @property
     def gauge(self) -> ContextUsage:
@@ -200,7 +200,7 @@ class ConversationAgent:
         if self._conversation is not None:
             usage = self._conversation.live.usage
         session_id = self.session_id if self.has_open_model else None
-        return last_usage(self._parts.store, session_id, usage) if session_id is not None else usage
+        return last_usage(self._deps.store, session_id, usage) if session_id is not None else usage
 
     def measure(self) -> ContextUsage:
         """Return the context usage after resolving the model's window, which may query its endpoint once."""
@@ -239,9 +239,9 @@ class ConversationAgent:
             conversation.live.lease = None
 
     @property
-    def parts(self) -> AgentDeps:
+    def deps(self) -> AgentDeps:
         """The dependencies of this agent."""
-        return self._parts
+        return self._deps
 
     @property
     def events(self) -> EventBus:
@@ -258,7 +258,7 @@ class ConversationAgent:
                 self._runner.wait_for(preparation)
             self._conversation.live.flush()
             self._wanted_id = self._conversation.live.id
-            self._parts.engine.on_session_end(self._wanted_id)
+            self._deps.engine.on_session_end(self._wanted_id)
             self._conversation = None
         for close in self._closers:
             close()
@@ -282,7 +282,7 @@ class ConversationAgent:
         conversation.live.override_system_prompt(system_message)
         conversation.live.begin_turn(options)
         hold = self._hold_lease(conversation)
-        turn = Turn(self._parts, conversation, task_id=task_id or self._parts.ids.new("t_"), hold=hold)
+        turn = Turn(self._deps, conversation, task_id=task_id or self._deps.ids.new("t_"), hold=hold)
         return await turn.run(message)
 
     async def _compress(self, focus_topic: str | None) -> CompactionReport:
@@ -290,14 +290,14 @@ class ConversationAgent:
         conversation.gate.cancel_preparation()
         await conversation.caller.fit_window()
         live, hold = conversation.live, self._hold_lease(conversation)
-        report = await compact_on_request(live, self._parts, conversation.emit, focus_topic=focus_topic, hold=hold)
+        report = await compact_on_request(live, self._deps, conversation.emit, focus_topic=focus_topic, hold=hold)
         if live.has_pending:
-            await self._parts.run_blocking(live.flush)
+            await self._deps.run_blocking(live.flush)
         return report
 
     async def _measure(self) -> ContextUsage:
         if self._conversation is None and self._wanted_id is None:
-            self._first_reading = await usage_before_first_message(self._parts, self._system_prompt)
+            self._first_reading = await usage_before_first_message(self._deps, self._system_prompt)
         else:
             await (await self._open_conversation(None, None)).caller.fit_window()
         return self.gauge
@@ -305,11 +305,11 @@ class ConversationAgent:
     async def _undo(self) -> str:
         conversation = await self._open_conversation(None, None)
         conversation.gate.cancel_preparation()
-        return await self._parts.run_blocking(lambda: self._undo_here(conversation))
+        return await self._deps.run_blocking(lambda: self._undo_here(conversation))
 
     async def _add_note(self, text: str) -> None:
         conversation = await self._open_conversation(None, None)
-        await self._parts.run_blocking(lambda: self._note_here(conversation, text))
+        await self._deps.run_blocking(lambda: self._note_here(conversation, text))
 
     def _note_here(self, conversation: OpenConversation, text: str) -> None:
         live = conversation.live
@@ -321,23 +321,23 @@ class ConversationAgent:
     async def _edit_handoff(self, sections: str) -> str:
         conversation = await self._open_conversation(None, None)
         conversation.gate.cancel_preparation()
-        return await self._parts.run_blocking(lambda: self._edit_here(conversation, sections))
+        return await self._deps.run_blocking(lambda: self._edit_here(conversation, sections))
 
     def _edit_here(self, conversation: OpenConversation, sections: str) -> str:
-        live, store = conversation.live, self._parts.store
+        live, store = conversation.live, self._deps.store
         with self._hold_lease(conversation):
             plan = edit_plan(live.entries, sections)
             session = store.compactions.compact(live.id, plan, lease=live.lease, began_by="edit")
             live.move_to(session, store.history(session.id).entries)
-        self._parts.engine.on_session_start(session.id, reason="resume", services=self._services(live))
+        self._deps.engine.on_session_start(session.id, reason="resume", services=self._services(live))
         return session.id
 
     def _undo_here(self, conversation: OpenConversation) -> str:
-        live, store = conversation.live, self._parts.store
+        live, store = conversation.live, self._deps.store
         with self._hold_lease(conversation):
             session = store.undo(live.id, lease=live.lease)
             live.move_to(session, store.history(session.id).entries)
-        self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(live))
+        self._deps.engine.on_session_start(session.id, reason="undo", services=self._services(live))
         return session.id
 
     async def _open_conversation(
@@ -350,7 +350,7 @@ class ConversationAgent:
         if self._conversation is not None and history is None:
             return self._conversation
         try:
-            return await self._parts.run_blocking(lambda: self._open(system_message, history))
+            return await self._deps.run_blocking(lambda: self._open(system_message, history))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._conversation is None or task is None:
@@ -366,7 +366,7 @@ class ConversationAgent:
         A `history` that differs from the stored one starts a new conversation.
         """
         if self._conversation is None:
-            tip_id = self._parts.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
+            tip_id = self._deps.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
             self._conversation = self._enter(tip_id or self._create(system_message), "resume" if tip_id else "new")
         if history is not None:
             missing = _new_messages([Message.from_dict(m) for m in history], self._conversation.live.entries)
@@ -378,26 +378,26 @@ class ConversationAgent:
         return self._conversation
 
     def _enter(self, session_id: str, reason: StartReason) -> OpenConversation:
-        history = self._parts.store.history(session_id)
+        history = self._deps.store.history(session_id)
         if history.damage:
             self._bus.emit(Notice(damage_notice(history.damage), "warning"))
-        live = LiveSession(self._parts, history)
-        self._parts.engine.on_session_start(session_id, reason=reason, services=self._services(live))
-        for line in join_engine_tools(self._parts.tools.registry, self._parts.engine):
+        live = LiveSession(self._deps, history)
+        self._deps.engine.on_session_start(session_id, reason=reason, services=self._services(live))
+        for line in join_engine_tools(self._deps.tools.registry, self._deps.engine):
             self._bus.emit(Notice(line, "warning"))
         live.offer_tools()
         if reason == "resume":
             live.restore_count()
-        return OpenConversation(self._parts, live, self._bus.emit)
+        return OpenConversation(self._deps, live, self._bus.emit)
 
     def _create(self, system_message: str | None) -> str:
-        parts, endpoint = self._parts, self._parts.routes.endpoint
+        deps, endpoint = self._deps, self._deps.routes.endpoint
         prompt = system_message if system_message is not None else self._system_prompt
         if prompt is None:
-            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user.stored_key)))
+            prompt = assemble(deps.prompt_sources(deps.memory.snapshot(deps.user.stored_key)))
         route = RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode)
-        session = parts.store.conversations.create(
-            system_prompt=prompt, route=route, source=parts.source, user=parts.user, chat_key=parts.chat_key
+        session = deps.store.conversations.create(
+            system_prompt=prompt, route=route, source=deps.source, user=deps.user, chat_key=deps.chat_key
         )
         return session.id
 
@@ -408,7 +408,7 @@ class ConversationAgent:
         if live.lease is not None:  # the lender has reloaded the conversation
             yield
             return
-        with self._parts.store.leases.hold(live.id, holder_id(), is_dead=is_holder_dead) as lease:
+        with self._deps.store.leases.hold(live.id, holder_id(), is_dead=is_holder_dead) as lease:
             live.lease = lease
             try:
                 self._catch_up(conversation)
@@ -418,7 +418,7 @@ class ConversationAgent:
 
     def _catch_up(self, conversation: OpenConversation) -> None:
         """Reload the history if another process changed it since it was read, and emit a notice of what it did."""
-        live, store = conversation.live, self._parts.store
+        live, store = conversation.live, self._deps.store
         live.reconcile()
         description = describe_remote_changes(live, store)
         if description is None:
@@ -427,7 +427,7 @@ class ConversationAgent:
         history = store.history(live.conversation_id)
         live.move_to(history.session, history.entries)
         live.restore_count()
-        self._parts.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))
+        self._deps.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))
         self._bus.emit(Notice(description))
 
 

@@ -64,16 +64,16 @@ from perdure.tools.hooks import CompactionContext, StoredCompaction
 
 
 async def compact(
-    live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason, focus_topic: str | None = None
+    live: LiveSession, deps: AgentDeps, emit: Emit, *, reason: Reason, focus_topic: str | None = None
 ) -> Compaction:
     """Ask the engine for a plan and apply it, in as few worker-thread calls as the engine's own awaits need."""
     emit(CompactionStarted(reason, live.counter.estimate))
     with Reporting(emit) as reporting:
-        return await run_steps(compaction_steps(live, parts, reporting, reason=reason, focus_topic=focus_topic))
+        return await run_steps(compaction_steps(live, deps, reporting, reason=reason, focus_topic=focus_topic))
 
 
 async def compact_on_request(
-    live: LiveSession, parts: AgentDeps, emit: Emit, *, focus_topic: str | None, hold: AbstractContextManager[None]
+    live: LiveSession, deps: AgentDeps, emit: Emit, *, focus_topic: str | None, hold: AbstractContextManager[None]
 ) -> CompactionReport:
     """Compact now, at any context usage, because the user asked for it, and report the outcome."""
     emit(CompactionStarted("user", live.counter.estimate))
@@ -81,7 +81,7 @@ async def compact_on_request(
 
         def steps() -> Steps[CompactionReport]:
             compaction = yield from compaction_steps(
-                live, parts, reporting, reason="user", focus_topic=focus_topic, hold=hold
+                live, deps, reporting, reason="user", focus_topic=focus_topic, hold=hold
             )
             return report(compaction, live.entries)
 
@@ -89,11 +89,11 @@ async def compact_on_request(
 
 
 async def carry_out(
-    compaction: Compaction, live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: str
+    compaction: Compaction, live: LiveSession, deps: AgentDeps, emit: Emit, *, reason: str
 ) -> Compaction:
     """Store the continuation session of a plan and move to it, even if interrupted; the old session never changes."""
     with Reporting(emit) as reporting:
-        return await parts.run_blocking(partial(_write, compaction, live, parts, reporting, reason=reason))
+        return await deps.run_blocking(partial(_write, compaction, live, deps, reporting, reason=reason))
 
 
 class Reporting:
@@ -116,7 +116,7 @@ class Reporting:
 
 def compaction_steps(
     live: LiveSession,
-    parts: AgentDeps,
+    deps: AgentDeps,
     reporting: Reporting,
     *,
     reason: Reason,
@@ -129,17 +129,17 @@ def compaction_steps(
     """
     with hold or nullcontext():
         entries = list(live.view)
-        focus = _focus(live, parts, reason, focus_topic)
+        focus = _focus(live, deps, reason, focus_topic)
         try:
-            compaction = yield from parts.engine.compress_steps(entries, focus_topic=focus, reason=reason)
+            compaction = yield from deps.engine.compress_steps(entries, focus_topic=focus, reason=reason)
         except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
             compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
-        return _write(compaction, live, parts, reporting, reason=reason)
+        return _write(compaction, live, deps, reporting, reason=reason)
 
 
-def _focus(live: LiveSession, parts: AgentDeps, reason: str, focus_topic: str | None = None) -> str | None:
+def _focus(live: LiveSession, deps: AgentDeps, reason: str, focus_topic: str | None = None) -> str | None:
     """Run the `pre_compact` hooks and return the topic to focus on, if any. For a worker thread."""
-    hooks = parts.tools.hooks
+    hooks = deps.tools.hooks
     if not hooks.pre_compact:
         return focus_topic
     tokens = live.counter.estimate
@@ -149,13 +149,13 @@ def _focus(live: LiveSession, parts: AgentDeps, reason: str, focus_topic: str | 
 
 
 def _write(
-    compaction: Compaction, live: LiveSession, parts: AgentDeps, reporting: Reporting, *, reason: str
+    compaction: Compaction, live: LiveSession, deps: AgentDeps, reporting: Reporting, *, reason: str
 ) -> Compaction:
     """Store a continuation session and the compaction event, run the hooks, collect the events. For a worker thread."""
     compaction = keep_essentials(compaction)
     prompt_before, previous_id = live.counter.estimate, live.id
     if not compaction.is_noop:
-        _rotate(compaction, live, parts, focus=reason)
+        _rotate(compaction, live, deps, focus=reason)
     payload = {
         "outcome": compaction.outcome,
         "reason": reason,
@@ -171,14 +171,14 @@ def _write(
     live.flush()
     # From here on the figures are those of the gauge, so that every surface shows the same pair.
     compaction = replace(compaction, before_tokens=prompt_before, after_tokens=live.counter.estimate)
-    if live.id != previous_id and parts.tools.hooks.post_compact:
-        parts.tools.hooks.apply_post_compact(_outcome(compaction, live, previous_id, reason))
+    if live.id != previous_id and deps.tools.hooks.post_compact:
+        deps.tools.hooks.apply_post_compact(_outcome(compaction, live, previous_id, reason))
     reporting.events.append(
         CompactionFinished(
             compaction.outcome, compaction.before_tokens, compaction.after_tokens, live.id, compaction.message
         )
     )
-    reporting.events += [Notice(t, "warning") for t in (*compaction.notices, *parts.engine.take_notices())]
+    reporting.events += [Notice(t, "warning") for t in (*compaction.notices, *deps.engine.take_notices())]
     return compaction
 
 
@@ -196,21 +196,21 @@ def _outcome(compaction: Compaction, live: LiveSession, previous_id: str, reason
     )
 
 
-def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
-    parts.memory.flush()
+def _rotate(compaction: Compaction, live: LiveSession, deps: AgentDeps, *, focus: str) -> None:
+    deps.memory.flush()
     old = live.session
-    prompt = refresh_prompt(old.system_prompt, parts.memory.snapshot(parts.user.stored_key), parts.prompt_sources)
+    prompt = refresh_prompt(old.system_prompt, deps.memory.snapshot(deps.user.stored_key), deps.prompt_sources)
     with live.checked_write():
-        child = parts.store.compact(
+        child = deps.store.compact(
             old.id,
             plan_over_log(compaction, live.entries),
             system_prompt=None if prompt == old.system_prompt else prompt,
             up_to_seq=live.newest_seq if live.entries else None,
             lease=live.lease,
         )
-        history = parts.store.history(child.id)
+        history = deps.store.history(child.id)
     live.move_to(child, _reuse_entries(history.entries, live.entries))
-    parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
+    deps.engine.on_session_start(child.id, reason="compression", previous=old.id)
 
 
 def edit_plan(entries: Sequence[Entry], edited: str) -> Plan:
@@ -404,13 +404,13 @@ AfterTurn = Literal["compact", "prepare"]
 class CompactionGate:
     """Decides for one conversation when to compact, and has it done: before each model call and after each turn."""
 
-    def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
-        self._parts = parts
+    def __init__(self, deps: AgentDeps, live: LiveSession, emit: Emit) -> None:
+        self._deps = deps
         self._live = live
         self._emit = emit
         # The call for a summary is in the ledger even if the conversation does not go on.
-        self._background = Background(parts.engine, on_end=live.flush, focus=lambda: _focus(live, parts, "background"))
-        self.cost = CostRule(parts, live)
+        self._background = Background(deps.engine, on_end=live.flush, focus=lambda: _focus(live, deps, "background"))
+        self.cost = CostRule(deps, live)
 
     async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
         """Compact if a compaction is due, and spill unread tool results that still do not fit. Raises SpendingLimit."""
@@ -418,14 +418,14 @@ class CompactionGate:
         counter = self._live.counter
         reported = None if is_turn_start else counter.last_prompt_tokens
         if self.cost.is_near:
-            await self._parts.run_blocking(self.cost.load)
+            await self._deps.run_blocking(self.cost.load)
         await self.spill_what_no_compaction_fits()
         requested = self._live.take_compaction_request()
         if requested is not None:
             self._background.cancel()
-            await compact(self._live, self._parts, self._emit, reason="model", focus_topic=requested or None)
+            await compact(self._live, self._deps, self._emit, reason="model", focus_topic=requested or None)
         judged = counter.estimate if reported is None else reported
-        if self._is_compaction_due(judged) and await self._parts.run_blocking(self._has_content):
+        if self._is_compaction_due(judged) and await self._deps.run_blocking(self._has_content):
             await self._compact("cold" if self.cost.is_advanced(judged) else "preflight")
         await self.spill_overflow()
 
@@ -443,7 +443,7 @@ class CompactionGate:
         if action == "compact":
             await self._compact("threshold")
         elif action == "prepare":
-            self._background.start(await self._parts.run_blocking(self._snapshot))
+            self._background.start(await self._deps.run_blocking(self._snapshot))
 
     async def wait_for_preparation(self) -> None:
         """Wait for a running background preparation, so that its timing cannot affect the next turn (replays)."""
@@ -478,11 +478,11 @@ class CompactionGate:
         excess = self._live.counter.estimate - self._window.budgets.largest_prompt_tokens
         has_spilled = await self._spill(self._unread(), excess)
         # The last thing that can give way: with less of it a model may answer worse, with all of it none will.
-        return (self.is_over_window and await self._parts.run_blocking(self._live.shorten_reasoning)) or has_spilled
+        return (self.is_over_window and await self._deps.run_blocking(self._live.shorten_reasoning)) or has_spilled
 
     async def shed_more(self) -> bool:
         """Spill one more unread result, else shorten reasoning, after the provider rejected the prompt as too long."""
-        return await self._spill(self._unread(), 1) or await self._parts.run_blocking(self._live.shorten_reasoning)
+        return await self._spill(self._unread(), 1) or await self._deps.run_blocking(self._live.shorten_reasoning)
 
     @property
     def is_over_window(self) -> bool:
@@ -504,7 +504,7 @@ class CompactionGate:
             return False
         events: list[OutputSpilled] = []
         try:
-            return await self._parts.run_blocking(partial(self._store_spilled, group, excess_tokens, events))
+            return await self._deps.run_blocking(partial(self._store_spilled, group, excess_tokens, events))
         finally:
             for event in events:
                 self._emit(event)
@@ -519,11 +519,11 @@ class CompactionGate:
             )
             return freed >= excess_tokens
 
-        tools, window = self._parts.tools, self._window
+        tools, window = self._deps.tools, self._window
         limiter = tools.output_limiter
         texts, stored = spill_results(
             group,
-            budgets=limiter if window is None else limiter.within(output_limits(self._parts.settings, window)),
+            budgets=limiter if window is None else limiter.within(output_limits(self._deps.settings, window)),
             registry=tools.registry,
             conversation_id=self._live.conversation_id,
             is_enough=is_enough,
@@ -549,16 +549,16 @@ class CompactionGate:
         if self._background.is_preparing and window is not None and tokens < _midway(window.budgets):
             return False
         # Checked here too: a plug-in engine may not know the setting.
-        is_enabled = self._parts.settings.compression.enabled
-        return is_enabled and self._parts.engine.should_compress(self.cost.judged_tokens(tokens, is_idle=is_idle))
+        is_enabled = self._deps.settings.compression.enabled
+        return is_enabled and self._deps.engine.should_compress(self.cost.judged_tokens(tokens, is_idle=is_idle))
 
     def _is_preparation_due(self) -> bool:
-        if self._window is None or not self._parts.settings.compression.enabled or self._live.was_undone:
+        if self._window is None or not self._deps.settings.compression.enabled or self._live.was_undone:
             return False
         return self._background.is_due(self._live.counter.estimate, self._window.threshold_tokens)
 
     def _has_content(self) -> bool:
-        return self._parts.engine.has_content_to_compress(self._live.view)
+        return self._deps.engine.has_content_to_compress(self._live.view)
 
     def _snapshot(self) -> tuple[Entry, ...]:
         return tuple(self._live.view)
@@ -568,12 +568,12 @@ class CompactionGate:
             # Nearly there, and begun earlier than anything that could be begun now.
             await self._background.wait(_LONGEST_WAIT_S)
         prepared = self._background.take(
-            self._live.view, least_freed_tokens=self._least_freed(), model=self._parts.routes.endpoint.model
+            self._live.view, least_freed_tokens=self._least_freed(), model=self._deps.routes.endpoint.model
         )
         if prepared is not None:
-            return await carry_out(prepared, self._live, self._parts, self._emit, reason="background")
+            return await carry_out(prepared, self._live, self._deps, self._emit, reason="background")
         self._background.cancel()
-        return await compact(self._live, self._parts, self._emit, reason=reason)
+        return await compact(self._live, self._deps, self._emit, reason=reason)
 
     def _least_freed(self) -> int:
         """Return the tokens (uncalibrated) that a prepared compaction must free so that no second one follows soon."""
@@ -584,12 +584,12 @@ class CompactionGate:
         return math.ceil(max(0.0, too_much) / counter.calibration.ratio)
 
     def _check_money(self, spent: Spent, max_tokens: int | None) -> None:
-        limits = self._parts.settings.limits
+        limits = self._deps.settings.limits
         if (limits.max_cost_per_turn, limits.max_cost_per_session, limits.max_cost_per_day) == (None, None, None):
             return
         # Nothing cached and the whole allowance used: what the call may cost at most.
         worst = CanonicalUsage(input_tokens=self._live.counter.estimate, output_tokens=max_tokens or 0)
-        check_spending(limits, spent, self._parts.models.cost_usd(self._parts.routes.endpoint, worst))
+        check_spending(limits, spent, self._deps.models.cost_usd(self._deps.routes.endpoint, worst))
 
 
 def _midway(budgets: WindowBudgets) -> int:

@@ -162,8 +162,8 @@ def _amounts(inputs: CostInputs) -> str:
 class CostRule:
     """Applies the cost rule to one conversation: collects its inputs from the recorded calls and the model's prices."""
 
-    def __init__(self, parts: AgentDeps, live: LiveSession) -> None:
-        self._parts = parts
+    def __init__(self, deps: AgentDeps, live: LiveSession) -> None:
+        self._deps = deps
         self._live = live
         self._is_loaded = False
         self._calls = 0
@@ -188,13 +188,13 @@ class CostRule:
 
     @property
     def _settings(self) -> CompressionSettings:
-        return self._parts.settings.compression
+        return self._deps.settings.compression
 
     def load(self) -> None:
         """Read the calls of a resumed conversation, once. Blocks: for a worker thread."""
         if self._is_loaded:
             return
-        recent = self._parts.store.ledger.calls(self._live.conversation_id, limit=_CALLS_READ)
+        recent = self._deps.store.ledger.calls(self._live.conversation_id, limit=_CALLS_READ)
         self._is_loaded = True
         for call in recent:
             if call.task == "main" and not call.verdict:
@@ -246,7 +246,7 @@ class CostRule:
         inputs, settings = self.inputs(self._live.counter.estimate), self._settings
         if inputs is None:
             return ""
-        name, endpoint = f"compression.cost_rule {settings.cost_rule}", self._parts.routes.endpoint
+        name, endpoint = f"compression.cost_rule {settings.cost_rule}", self._deps.routes.endpoint
         if settings.cost_rule == "off":
             return f"the threshold alone decides ({name})"
         if inputs.prices is None:
@@ -255,7 +255,7 @@ class CostRule:
             return f"{name} has no effect: {endpoint.model} is free or its prices are not known"
         parts: list[str] = []
         if settings.cost_rule != "delay":
-            lifetime_s = prefix_lifetime_s(endpoint, self._parts.settings.prompt_caching.cache_ttl)
+            lifetime_s = prefix_lifetime_s(endpoint, self._deps.settings.prompt_caching.cache_ttl)
             pause = f"{lifetime_s / 60:,.0f} minutes without a request, or " if lifetime_s is not None else ""
             floor = int(settings.cost_floor * inputs.threshold_tokens)
             parts.append(f"earlier, from {floor:,} tokens, after {pause}a change of model")
@@ -278,7 +278,7 @@ class CostRule:
         window, counter = self._live.window, self._live.counter
         if window is None:
             return None
-        budgets, endpoint = window.budgets, self._parts.routes.endpoint
+        budgets, endpoint = window.budgets, self._deps.routes.endpoint
         key = (endpoint.provider, endpoint.model, endpoint.base_url)
         if key not in self._looked_up:
             self._looked_up[key] = (self._prices(endpoint), self._summary_usd(endpoint))
@@ -306,19 +306,19 @@ class CostRule:
     def _cold_cause(self) -> ColdCause | None:
         if self._last is None:
             return None
-        (route, started_at_ms), endpoint = self._last, self._parts.routes.endpoint
+        (route, started_at_ms), endpoint = self._last, self._deps.routes.endpoint
         if (route.provider, route.model) != (endpoint.provider, endpoint.model):
             return "other model"
-        lifetime_s = prefix_lifetime_s(endpoint, self._parts.settings.prompt_caching.cache_ttl)
-        idle_s = (self._parts.clock.now_ms() - started_at_ms) / 1_000
+        lifetime_s = prefix_lifetime_s(endpoint, self._deps.settings.prompt_caching.cache_ttl)
+        idle_s = (self._deps.clock.now_ms() - started_at_ms) / 1_000
         return "expired" if lifetime_s is not None and idle_s >= lifetime_s else None
 
     def _prices(self, endpoint: Endpoint) -> TokenPrices | None:
         n = _SAMPLE_TOKENS
-        is_hour = self._parts.settings.prompt_caching.cache_ttl == "1h"
+        is_hour = self._deps.settings.prompt_caching.cache_ttl == "1h"
         written = CanonicalUsage(cache_write_tokens=n, cache_write_1h_tokens=n if is_hour else 0)
         fresh, read, write = (
-            self._parts.models.cost_usd(endpoint, usage)
+            self._deps.models.cost_usd(endpoint, usage)
             for usage in (CanonicalUsage(input_tokens=n), CanonicalUsage(cache_read_tokens=n), written)
         )
         if not fresh:
@@ -328,4 +328,4 @@ class CostRule:
     def _summary_usd(self, endpoint: Endpoint) -> float:
         """Return about what a summary of the history costs, at the prices of the main model."""
         usage = CanonicalUsage(input_tokens=_SUMMARY_INPUT_TOKENS, output_tokens=_SUMMARY_OUTPUT_TOKENS)
-        return self._parts.models.cost_usd(endpoint, usage) or 0.0
+        return self._deps.models.cost_usd(endpoint, usage) or 0.0

@@ -146,15 +146,15 @@ def is_same_prompt(call: CallRecord, composition: Composition) -> bool:
     return difference <= max(_SAME_TOKENS, _SAME_SHARE * estimate)
 
 
-async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None) -> ContextUsage:
+async def usage_before_first_message(deps: AgentDeps, system_prompt: str | None) -> ContextUsage:
     """Return the context usage of a conversation's first request (system prompt and tools), without creating it."""
-    endpoint = parts.routes.endpoint
-    window = context_window(parts.settings, endpoint, await parts.models.window(endpoint))
+    endpoint = deps.routes.endpoint
+    window = context_window(deps.settings, endpoint, await deps.models.window(endpoint))
     prompt = system_prompt
     if prompt is None:
-        prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user.stored_key)))
-    tools = tuple(parts.tools.offer()) if parts.models.takes_tools(endpoint) else ()
-    tokens = TokenCounter(endpoint.model, system=prompt, tools=tools, calibration=parts.calibration).estimate
+        prompt = assemble(deps.prompt_sources(deps.memory.snapshot(deps.user.stored_key)))
+    tools = tuple(deps.tools.offer()) if deps.models.takes_tools(endpoint) else ()
+    tokens = TokenCounter(endpoint.model, system=prompt, tools=tools, calibration=deps.calibration).estimate
     composition = Composition()
     composition.set_fixed(system=(prompt,), tools=tools)
     return ContextUsage(

@@ -55,14 +55,14 @@ class Children:
 
     def __init__(
         self,
-        parts: AgentDeps,
+        deps: AgentDeps,
         *,
         parent_id: str,
         make_engine: Callable[[], ContextEngine],
         services: Callable[[LiveSession], EngineServices],
         emit: Emit,
     ) -> None:
-        self._parts = parts
+        self._deps = deps
         self._parent_id = parent_id
         self._make_engine = make_engine
         self._services = services
@@ -70,59 +70,59 @@ class Children:
 
     async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
         """Run a child agent to the end of one turn and return its report; if it fails, the report has the error."""
-        parts = self._child_parts(max_iterations)
-        live = await parts.run_blocking(partial(self._open, parts))
+        deps = self._child_deps(max_iterations)
+        live = await deps.run_blocking(partial(self._open, deps))
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
-        helper, started_s = live.conversation_id, parts.clock.monotonic_s()
-        conversation = OpenConversation(parts, live, partial(self._hear, helper))
+        helper, started_s = live.conversation_id, deps.clock.monotonic_s()
+        conversation = OpenConversation(deps, live, partial(self._hear, helper))
         self._emit(HelperStarted(helper, task))
         outcome: Outcome = "interrupted"
         try:
-            result = await Turn(parts, conversation, task_id=parts.ids.new("t_")).run(message)
+            result = await Turn(deps, conversation, task_id=deps.ids.new("t_")).run(message)
             outcome = result.outcome
         finally:
-            self._emit(HelperFinished(helper, outcome, parts.clock.monotonic_s() - started_s))
-        parts.engine.on_session_end(live.id)
+            self._emit(HelperFinished(helper, outcome, deps.clock.monotonic_s() - started_s))
+        deps.engine.on_session_end(live.id)
         if result.outcome == "failed":
             return f"The helper failed: {result.error}"
         note = " (it stopped at its step limit)" if result.outcome == "budget" else ""
         return f"{result.final_response}{note}"
 
-    def _open(self, parts: AgentDeps) -> LiveSession:
+    def _open(self, deps: AgentDeps) -> LiveSession:
         """Create the child's session. For a worker thread."""
-        endpoint = parts.routes.endpoint
-        session = parts.store.conversations.delegate(
+        endpoint = deps.routes.endpoint
+        session = deps.store.conversations.delegate(
             self._parent_id,
-            system_prompt=parts.store.conversations.session(self._parent_id).system_prompt,
+            system_prompt=deps.store.conversations.session(self._parent_id).system_prompt,
             route=RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode),
         )
-        live = LiveSession(parts, parts.store.history(session.id))
-        parts.engine.on_session_start(session.id, reason="new", services=self._services(live))
-        join_engine_tools(parts.tools.registry, parts.engine)
+        live = LiveSession(deps, deps.store.history(session.id))
+        deps.engine.on_session_start(session.id, reason="new", services=self._services(live))
+        join_engine_tools(deps.tools.registry, deps.engine)
         live.offer_tools()
         return live
 
-    def _child_parts(self, max_iterations: int | None) -> AgentDeps:
-        parts = self._parts
-        settings = parts.settings
+    def _child_deps(self, max_iterations: int | None) -> AgentDeps:
+        deps = self._deps
+        settings = deps.settings
         if max_iterations is not None:
             agent = settings.agent.model_copy(update={"max_turns": max_iterations})
             settings = settings.model_copy(update={"agent": agent})
-        registry = parts.tools.registry.without(*WITHHELD)
+        registry = deps.tools.registry.without(*WITHHELD)
         tools = ToolRuntime(
             registry,
-            clock=parts.clock,
-            output_limiter=parts.tools.output_limiter,
-            outputs=parts.tools.outputs,
-            hooks=parts.tools.hooks,
-            guard=parts.tools.guard,
-            checkpoints=parts.tools.checkpoints,
-            workspace=parts.tools.workspace,
-            copies=parts.tools.copies,
-            deferred=parts.tools.deferred,
+            clock=deps.clock,
+            output_limiter=deps.tools.output_limiter,
+            outputs=deps.tools.outputs,
+            hooks=deps.tools.hooks,
+            guard=deps.tools.guard,
+            checkpoints=deps.tools.checkpoints,
+            workspace=deps.tools.workspace,
+            copies=deps.tools.copies,
+            deferred=deps.tools.deferred,
         )
-        engine, routes = self._make_engine(), parts.routes.fork()
-        return replace(parts, settings=settings, engine=engine, routes=routes, tools=tools, source="delegate")
+        engine, routes = self._make_engine(), deps.routes.fork()
+        return replace(deps, settings=settings, engine=engine, routes=routes, tools=tools, source="delegate")
 
     def _hear(self, helper: str, event: Event) -> None:
         """Forward a child's tool events under its id, and its notices.

@@ -176,8 +176,8 @@ class CallCost:
 class ModelCaller:
     """Makes the model calls of one conversation, recovers from their errors, and learns the limits of the endpoint."""
 
-    def __init__(self, parts: AgentDeps, live: LiveSession, gate: CompactionGate, emit: Emit) -> None:
-        self._parts = parts
+    def __init__(self, deps: AgentDeps, live: LiveSession, gate: CompactionGate, emit: Emit) -> None:
+        self._deps = deps
         self._live = live
         self._gate = gate
         self._emit = emit
@@ -193,7 +193,7 @@ class ModelCaller:
     @property
     def enforces_format_without_tools(self) -> bool:
         """Whether the endpoint enforces an answer format, but only in requests without tools."""
-        e = self._parts.routes.endpoint
+        e = self._deps.routes.endpoint
         quirks = quirks_of(e.provider, model=e.model, base_url=e.base_url, api_mode=e.api_mode)
         return quirks.answer_format is not None and not quirks.takes_format_with_tools
 
@@ -237,13 +237,13 @@ class ModelCaller:
 
         The newest message with images keeps all of them, whatever the setting.
         """
-        chosen = self._parts.settings.context.max_images
+        chosen = self._deps.settings.context.max_images
         chosen = max(chosen, self._live.newest_image_count) if chosen is not None else None
         return min((n for n in (chosen, self._image_limit) if n is not None), default=None)
 
     async def _describe_images(self) -> None:
         """Replace the images of the view by descriptions if the model takes no images; a failure becomes a notice."""
-        vision = self._parts.vision
+        vision = self._deps.vision
         images = self._live.undescribed_images() if vision is not None and vision.is_needed() else ()
         if vision is None or not images:
             return
@@ -271,7 +271,7 @@ class ModelCaller:
                 self._live.flush()
 
         try:
-            return await self._parts.run_blocking(work)
+            return await self._deps.run_blocking(work)
         finally:
             self._tell_finished(answer.endpoint, answer.call, answer.reply.finish)
 
@@ -282,11 +282,11 @@ class ModelCaller:
         # Of several prompts in one response all are billed; the last one is what the context holds.
         measured = answer.reply.last_usage or answer.call.usage
         self._live.counter.observe(measured)
-        if (calibrations := self._parts.calibrations) is not None:
+        if (calibrations := self._deps.calibrations) is not None:
             calibrations.learn(answer.endpoint.provider, answer.endpoint.model, self._live.counter.calibration)
-        self._parts.engine.update_from_response(measured)
+        self._deps.engine.update_from_response(measured)
         if answer.accepted_output_tokens is not None:
-            self._parts.models.learn_limits(answer.endpoint, output=answer.accepted_output_tokens)
+            self._deps.models.learn_limits(answer.endpoint, output=answer.accepted_output_tokens)
 
     def _allowance(self, attempts: Attempts) -> int | None:
         """Return the max_tokens of the request; None leaves it to the endpoint.
@@ -296,9 +296,9 @@ class ModelCaller:
         """
         if attempts.output_tokens is not None:
             return attempts.output_tokens
-        endpoint = self._parts.routes.endpoint
+        endpoint = self._deps.routes.endpoint
         chosen = self._live.max_tokens
-        cap = self._parts.models.output_cap_of(endpoint)
+        cap = self._deps.models.output_cap_of(endpoint)
         allowance = min(chosen, cap) if chosen is not None and cap is not None else chosen or cap
         effective, room = allowance or default_max_tokens(endpoint), self._output_room()
         return room if effective is not None and LEAST_OUTPUT_TOKENS <= room < effective else allowance
@@ -312,8 +312,8 @@ class ModelCaller:
         """Return the window of the current endpoint; resolve it first, once, and hand it to session and engine."""
         window = self._live.window
         if window is None:
-            window = await self._set_window(await self._parts.models.window(self._parts.routes.endpoint))
-        for text in self._parts.engine.take_notices():
+            window = await self._set_window(await self._deps.models.window(self._deps.routes.endpoint))
+        for text in self._deps.engine.take_notices():
             self._emit(Notice(text))
         return window
 
@@ -332,11 +332,11 @@ class ModelCaller:
 
     def _build_request(self, max_tokens: int | None, *, extra_system: str, with_tools: bool) -> ModelRequest:
         """Build the request for the next call at the current endpoint."""
-        parts, live = self._parts, self._live
+        deps, live = self._deps, self._live
         return build_request(
             live.projection.entries(),
-            parts.routes.endpoint,
-            settings=parts.settings,
+            deps.routes.endpoint,
+            settings=deps.settings,
             options=live.options,
             system=(*live.system_blocks, extra_system) if extra_system else live.system_blocks,
             tools=live.tools if with_tools else (),
@@ -346,9 +346,9 @@ class ModelCaller:
 
     async def _send(self, request: ModelRequest, task_id: str) -> ModelAnswer:
         """Send one attempt. A failed or cancelled one is recorded in the ledger, with the text received so far."""
-        endpoint, estimate, window = self._parts.routes.endpoint, self._live.counter.estimate, self._live.window
+        endpoint, estimate, window = self._deps.routes.endpoint, self._live.counter.estimate, self._live.window
         threshold = window.threshold_tokens if window is not None else 0
-        started_ms = self._parts.clock.now_ms()
+        started_ms = self._deps.clock.now_ms()
         self._supersede_cut_reply(task_id)
         self._live.counter.begin_call()
         self._emit(CallStarted(endpoint.model, estimate, self._window_tokens or 0, threshold, endpoint.provider))
@@ -356,11 +356,11 @@ class ModelCaller:
         record = _Record(task_id, endpoint, estimate, self._window_tokens, threshold, composition, started_ms)
         tee = _StreamTee(self._emit)
         try:
-            reply = await self._parts.send(endpoint, request, on_event=tee)
+            reply = await self._deps.send(endpoint, request, on_event=tee)
         except ProviderError as error:
             usage = NOT_REPORTED if error.may_be_billed else NOT_BILLED
             self._cut_off(record, tee, error.verdict.kind, usage=usage)
-            await self._parts.run_blocking(self._live.flush)
+            await self._deps.run_blocking(self._live.flush)
             raise
         except asyncio.CancelledError:
             self._cut_off(record, tee, "interrupted")
@@ -386,11 +386,11 @@ class ModelCaller:
 
     def _call_record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
         """Build the ledger record of a call and count its cost for the turn."""
-        cost = self._parts.models.cost_usd(record.endpoint, usage if usage.reported else _ANY_USAGE)
+        cost = self._deps.models.cost_usd(record.endpoint, usage if usage.reported else _ANY_USAGE)
         if not usage.reported and cost:  # free of charge, whatever it used; or unknown
             cost = None
         self._calls.append(CallCost(usage, cost))
-        return record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
+        return record.call(self._live.id, usage, cost, verdict, ended_ms=self._deps.clock.now_ms())
 
     def _tell_finished(self, where: Endpoint, call: CallRecord, finish: str = "") -> None:
         self._emit(CallFinished(where.model, call.usage, call.cost_usd, where.provider, call.verdict, finish))
@@ -400,7 +400,7 @@ class ModelCaller:
     async def _recover(self, failure: ProviderError, attempts: Attempts, max_tokens: int | None) -> None:
         """Apply the next recovery action. Raises the error when none is left."""
         verdict = failure.verdict
-        action = attempts.next_action(verdict, may_compact=self._parts.settings.compression.enabled)
+        action = attempts.next_action(verdict, may_compact=self._deps.settings.compression.enabled)
         if action == "reroute":
             if not await self._reroute(verdict):
                 attempts.is_route_used_up = True
@@ -416,7 +416,7 @@ class ModelCaller:
                 attempts,
                 is_unattended=self._live.options.unattended is not None,
                 has_partial_reply=bool(failure.partial_text.strip()),
-                has_fallbacks=len(self._parts.routes.route.endpoints) > 1,
+                has_fallbacks=len(self._deps.routes.route.endpoints) > 1,
             )
             raise ProviderError(
                 ErrorVerdict(verdict.kind, message, verdict.status, verdict.context_limit), failure.where
@@ -432,8 +432,8 @@ class ModelCaller:
 
     async def _reroute(self, verdict: ErrorVerdict) -> bool:
         """Refresh the credentials, else switch to the next endpoint; False when the route is exhausted."""
-        old = self._parts.routes.endpoint
-        new = await self._parts.routes.advance(verdict)
+        old = self._deps.routes.endpoint
+        new = await self._deps.routes.advance(verdict)
         if new is None:
             return False
         is_same = (new.provider, new.model, new.base_url) == (old.provider, old.model, old.base_url)
@@ -464,7 +464,7 @@ class ModelCaller:
         while True:
             may_be_smaller = await self._apply_context_limit(verdict)
             await self._gate.spill_what_no_compaction_fits()
-            await compact(self._live, self._parts, self._emit, reason="overflow")
+            await compact(self._live, self._deps, self._emit, reason="overflow")
             await self._gate.spill_overflow()
             if self._sent_messages() != before:
                 return True
@@ -494,14 +494,14 @@ class ModelCaller:
 
     async def _set_window(self, window: Window, *, is_lasting: bool = False) -> ContextWindow:
         """Replace the window of session and engine; with `is_lasting`, store it as the limit of this endpoint, too."""
-        endpoint = self._parts.routes.endpoint
-        adopted = context_window(self._parts.settings, endpoint, window)
+        endpoint = self._deps.routes.endpoint
+        adopted = context_window(self._deps.settings, endpoint, window)
 
         def adopt() -> ContextWindow:
             if is_lasting:
-                self._parts.models.learn_limits(endpoint, window=window.tokens)
+                self._deps.models.learn_limits(endpoint, window=window.tokens)
             self._live.adopt_window(adopted)
-            self._parts.engine.update_model(
+            self._deps.engine.update_model(
                 context_length=adopted.tokens,
                 model=adopted.model,
                 provider=adopted.provider,
@@ -509,7 +509,7 @@ class ModelCaller:
             )
             return adopted
 
-        return await self._parts.run_blocking(adopt)
+        return await self._deps.run_blocking(adopt)
 
 
 class _StreamTee:

@@ -127,8 +127,8 @@ class LiveSession:
     Messages are stored before they enter view, counter or projection.
     """
 
-    def __init__(self, parts: AgentDeps, history: SessionHistory) -> None:
-        self._parts = parts
+    def __init__(self, deps: AgentDeps, history: SessionHistory) -> None:
+        self._deps = deps
         self.lease: Lease | None = None
         # The text of a reply whose call was cut off, until it is stored at the end of the turn or another one follows.
         self.cut_reply: Message | None = None
@@ -136,7 +136,7 @@ class LiveSession:
         self._requested_topic: str | None = None
         # It is given what is sent, so all the reasoning it sees counts.
         self.counter = TokenCounter(
-            model=parts.routes.endpoint.model, sends_reasoning=True, calibration=parts.calibration
+            model=deps.routes.endpoint.model, sends_reasoning=True, calibration=deps.calibration
         )
         # The window of the current model; None until it is known.
         self.window: ContextWindow | None = None
@@ -168,7 +168,7 @@ class LiveSession:
     @property
     def routes(self) -> RouteCursor:
         """The cursor over the endpoints this conversation may use."""
-        return self._parts.routes
+        return self._deps.routes
 
     @property
     def system_blocks(self) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ class LiveSession:
     @property
     def is_auto_compacted(self) -> bool:
         """Whether the settings allow automatic compaction; `/compress` works without it."""
-        return self._parts.settings.compression.enabled
+        return self._deps.settings.compression.enabled
 
     @property
     def was_undone(self) -> bool:
@@ -214,7 +214,7 @@ class LiveSession:
         with self._take_pending() as pending:
             calls = [record for record in pending if isinstance(record, CallRecord)]
             earlier = [record for record in pending if isinstance(record, StoredEvent)]
-            added = self._parts.store.append(
+            added = self._deps.store.append(
                 self.id, list(messages), lease=self.lease, events=[*earlier, *events], calls=calls
             ).entries
         if recalled:
@@ -234,7 +234,7 @@ class LiveSession:
         sent = forms[len(before) :]
         self.projection.extend(sent)
         self.counter.extend(sent)
-        self._parts.engine.observe(added)
+        self._deps.engine.observe(added)
         self.composition.extend(sent)
 
     def reconcile(self) -> None:
@@ -249,19 +249,19 @@ class LiveSession:
             self._unknown.pop()
         if not self._is_stale:
             return
-        store = self._parts.store
+        store = self._deps.store
         conversation = store.conversations.get(self.id)
         if conversation.tip_session_id != self.id:
             previous_id, history = self.id, store.history(conversation.tip_session_id)
             self.move_to(history.session, history.entries)
-            self._parts.engine.on_session_start(history.session.id, reason="compression", previous=previous_id)
+            self._deps.engine.on_session_start(history.session.id, reason="compression", previous=previous_id)
         elif conversation.last_seq > self.newest_seq:
             self._extend([e for e in store.history(self.id).entries if e.seq > self.newest_seq])
         self._is_stale = False
 
     def record(self, *records: CallRecord | StoredEvent) -> None:
         """Queue calls and events to be stored with the next write; thread-safe, never blocks."""
-        now = self._parts.clock.now_ms()
+        now = self._deps.clock.now_ms()
         for record in records:
             if isinstance(record, StoredEvent):
                 self._pending.append(replace(record, created_at_ms=record.created_at_ms or now))
@@ -279,7 +279,7 @@ class LiveSession:
         try:
             self.reconcile()
             with self._take_pending() as pending:
-                self._parts.store.ledger.record(pending)
+                self._deps.store.ledger.record(pending)
         except StoreError as error:
             _log.warning("%d notes were not stored: %s", len(self._pending), error)
 
@@ -364,7 +364,7 @@ class LiveSession:
 
         Raises ToolError if the user turned it off.
         """
-        if not self._parts.settings.compression.enabled:
+        if not self._deps.settings.compression.enabled:
             raise ToolError("the user has turned compaction off (compression.enabled); only their /compress works")
         self._requested_topic = focus_topic or ""
 
@@ -378,16 +378,16 @@ class LiveSession:
 
     def follow_model(self) -> None:
         """Rebuild counter, reasoning and tools for the model now in use; its window is unknown until resolved."""
-        endpoint, self.window = self._parts.routes.endpoint, None
-        self.counter.switch_model(endpoint.model, calibration=self._parts.calibration)
+        endpoint, self.window = self._deps.routes.endpoint, None
+        self.counter.switch_model(endpoint.model, calibration=self._deps.calibration)
         self._forms = SentForms(self._forms.spilled, ReasoningRule.of(endpoint))
         self._rebuild_view()
 
     def offer_tools(self) -> None:
         """Set the tool schemas of the next request, the client's tools last; none for a model that takes no tools."""
-        can_call = self._parts.models.takes_tools(self._parts.routes.endpoint)
+        can_call = self._deps.models.takes_tools(self._deps.routes.endpoint)
         theirs = self.options.tool_names
-        own = [t for t in self._parts.tools.offer() if t["function"]["name"] not in theirs]
+        own = [t for t in self._deps.tools.offer() if t["function"]["name"] not in theirs]
         self.tools = (*own, *self.options.tools) if can_call else ()
         self.counter.set_fixed(system=self.system_blocks, tools=self.tools)
         self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
@@ -407,7 +407,7 @@ class LiveSession:
     @property
     def max_tokens(self) -> int | None:
         """The output limit of the turn: the smaller one of the client's and the configured one; None without either."""
-        limits = [n for n in (self._parts.settings.model.max_tokens, self.options.max_tokens) if n is not None]
+        limits = [n for n in (self._deps.settings.model.max_tokens, self.options.max_tokens) if n is not None]
         return min(limits, default=None)
 
     def adopt_window(self, window: ContextWindow) -> None:
@@ -422,9 +422,9 @@ class LiveSession:
 
         Where there was none since a compaction, count what is in view as that process did.
         """
-        call = last_reported_call(self._parts.store, self.id, self.routes.endpoint)
+        call = last_reported_call(self._deps.store, self.id, self.routes.endpoint)
         if call is None:
-            changed = self._parts.store.ledger.context_usage(self.id)
+            changed = self._deps.store.ledger.context_usage(self.id)
             if changed is not None and changed.is_changed and changed.model == self.routes.endpoint.model:
                 self.counter.match(changed.tokens)
             return
@@ -494,21 +494,21 @@ class LiveSession:
     def _enter(self, session: Session, entries: Sequence[Entry], previous_id: str | None = None) -> None:
         self.session = session
         switch = SessionSwitch(session.id, session.conversation_id, previous_id, session.began_by)
-        inform(self._parts.recall, switch, timeout_s=self._parts.settings.recall.timeout_s)
-        if isinstance(self._parts.memory, GuardedMemory):
-            self._parts.memory.inform(switch)
+        inform(self._deps.recall, switch, timeout_s=self._deps.settings.recall.timeout_s)
+        if isinstance(self._deps.memory, GuardedMemory):
+            self._deps.memory.inform(switch)
         self.entries = list(entries)
         # So that a turn without images costs nothing by the length of the history.
         self._entries_with_images = list(filter(count_images, self.entries))
         self.newest_seq = max((e.seq for e in self.entries), default=0)
-        state = self._parts.store.conversation_state(session.id)
+        state = self._deps.store.conversation_state(session.id)
         self.scrub_count: int | None = state.get(SCRUB_COUNT)
         self._sidecars = Sidecars(state, session.id)
-        self._forms = SentForms(SpilledResults(state), ReasoningRule.of(self._parts.routes.endpoint))
+        self._forms = SentForms(SpilledResults(state), ReasoningRule.of(self._deps.routes.endpoint))
         has_handoff = any(e.message.kind == "handoff" for e in self.entries)
-        folder = self._parts.prompts_folder
+        folder = self._deps.prompts_folder
         self._note = prompts.load("compaction_note", folder).strip() if has_handoff else ""
-        self._parts.engine.observe(self.entries)
+        self._deps.engine.observe(self.entries)
         self._rebuild_view()
 
     def _rebuild_view(self) -> None:

@@ -97,12 +97,12 @@ class ConversationResult(MappingAccess):
 class OpenConversation:
     """An open conversation: its session, gate and model caller."""
 
-    def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
+    def __init__(self, deps: AgentDeps, live: LiveSession, emit: Emit) -> None:
         self.live = live
         # Every event of the conversation passes through here, so that the relevant ones are persisted.
         self.emit = EventRecorder(emit, live)
-        self.gate = CompactionGate(parts, live, self.emit)
-        self.caller = ModelCaller(parts, live, self.gate, self.emit)
+        self.gate = CompactionGate(deps, live, self.emit)
+        self.caller = ModelCaller(deps, live, self.gate, self.emit)
 
 
 class Turn:
@@ -114,13 +114,13 @@ class Turn:
 
     def __init__(
         self,
-        parts: AgentDeps,
+        deps: AgentDeps,
         conversation: OpenConversation,
         *,
         task_id: str,
         hold: AbstractContextManager[None] | None = None,
     ) -> None:
-        self._parts = parts
+        self._deps = deps
         self._live, self._gate, self._caller = conversation.live, conversation.gate, conversation.caller
         self._emit = conversation.emit
         self._task_id = task_id
@@ -128,8 +128,8 @@ class Turn:
         # What is left at the end of the turn: the lease.
         self._exits = ExitStack()
         self._has_begun = self._is_closed = False
-        self._steps = Steps(parts.settings.agent.max_turns)
-        self._loops = LoopGuard(parts.settings.agent.loop_repeats)
+        self._steps = Steps(deps.settings.agent.max_turns)
+        self._loops = LoopGuard(deps.settings.agent.loop_repeats)
         # A user message, with its recalled context, that comes after results which are still to be had.
         self._deferred: tuple[Message, str] | None = None
         self._waiting: list[ToolCall] = []
@@ -176,7 +176,7 @@ class Turn:
                 recalled = await self._recall_context(user_message)
         finally:
             try:
-                await self._parts.run_blocking(partial(self._open, user_message, recalled))
+                await self._deps.run_blocking(partial(self._open, user_message, recalled))
             finally:
                 if self._has_begun:
                     self._emit(TurnStarted(self._task_id, self._live.id, self._live.conversation_id))
@@ -229,7 +229,7 @@ class Turn:
             await batch.run()
         finally:
             results = (*self._live.options.results, *batch.results())
-            await self._parts.run_blocking(
+            await self._deps.run_blocking(
                 partial(self._append_waiting, [_result_of(c, results) for c in waiting], batch)
             )
 
@@ -242,11 +242,11 @@ class Turn:
     async def _close(self) -> None:
         """Append results for tool calls that were cut off, store queued records, release the lease."""
         if not self._is_closed:
-            await self._parts.run_blocking(self._close_here)
+            await self._deps.run_blocking(self._close_here)
             return
         self._record_end()
         if self._live.has_pending:  # an event since
-            await self._parts.run_blocking(self._live.flush)
+            await self._deps.run_blocking(self._live.flush)
 
     def _close_here(self) -> None:
         """Do the work of `_close` in the current thread, which is a worker thread."""
@@ -255,7 +255,7 @@ class Turn:
             if self._has_begun:
                 self._live.settle()
                 self._record_end()
-                self._parts.memory.flush()
+                self._deps.memory.flush()
                 self._live.flush()
 
     def _record_end(self) -> None:
@@ -265,12 +265,12 @@ class Turn:
 
     async def _recall_context(self, message: Message) -> str:
         """Recall context for a message; failures only produce a notice."""
-        provider, live = self._parts.recall, self._live
+        provider, live = self._deps.recall, self._live
         if provider is None or not message.text.strip():
             return ""
         visible = frozenset(entry.seq for entry in live.entries)
-        query = RecallQuery(message.text, live.conversation_id, self._parts.user, visible)
-        settings = self._parts.settings.recall
+        query = RecallQuery(message.text, live.conversation_id, self._deps.user, visible)
+        settings = self._deps.settings.recall
         deadline = asyncio.timeout(settings.timeout_s)
         try:
             async with deadline:
@@ -416,14 +416,14 @@ class Turn:
         finally:
             events = _tool_events(batch, self._live.id)
             results = self._check_for_loops(calls, batch.results())
-            await self._parts.run_blocking(partial(self._live.append, *results, events=events))
+            await self._deps.run_blocking(partial(self._live.append, *results, events=events))
 
     def _batch(self, calls: Sequence[ToolCall]) -> Batch:
         self._emit(StatusChanged("running_tools"))
         window = self._live.window
-        limits = output_limits(self._parts.settings, window) if window is not None else None
-        scope = ToolScope(self._task_id, self._live.conversation_id, self._parts.user, limits)
-        return self._parts.tools.batch(calls, scope, self._emit)
+        limits = output_limits(self._deps.settings, window) if window is not None else None
+        scope = ToolScope(self._task_id, self._live.conversation_id, self._deps.user, limits)
+        return self._deps.tools.batch(calls, scope, self._emit)
 
     def _check_for_loops(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> Sequence[Message]:
         """Add a note to the results, and emit a notice, when the model repeats the same calls."""
@@ -436,7 +436,7 @@ class Turn:
     async def _request_closing_summary(self) -> str:
         """Request a closing summary without tools after the step limit was reached."""
         self._emit(Notice(f"{STEP_LIMIT} Raise agent.max_turns, or say “continue”.", "warning"))
-        closing = prompts.load("closing", self._parts.prompts_folder).strip()
+        closing = prompts.load("closing", self._deps.prompts_folder).strip()
         answer = await self._caller.ask(self._task_id, extra_system=closing, with_tools=False)
         text, reason = await self._check_paid(answer)
         if reason is not None:
@@ -448,12 +448,12 @@ class Turn:
 
     def _spent(self) -> Spent:
         """Return the amounts spent so far; the ledger is queried only if a spending limit is set."""
-        limits, ledger = self._parts.settings.limits, self._parts.store.ledger
+        limits, ledger = self._deps.settings.limits, self._deps.store.ledger
         turn = sum(a.cost_usd or 0.0 for a in self._caller.calls)
         session = ledger.totals(self._live.id).cost_usd if limits.max_cost_per_session is not None else None
         day = 0.0
         if limits.max_cost_per_day is not None:
-            now_ms = self._parts.clock.now_ms()
+            now_ms = self._deps.clock.now_ms()
             rows = ledger.usage("day", since_ms=now_ms - now_ms % _DAY_MS)
             day = sum(r.totals.cost_usd or 0.0 for r in rows)
         return Spent(turn, session or 0.0, day)

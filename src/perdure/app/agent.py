@@ -211,9 +211,9 @@ class Agent:
         return self._agent.events
 
     @property
-    def parts(self) -> AgentDeps:
+    def deps(self) -> AgentDeps:
         """The dependencies of this agent."""
-        return self._agent.parts
+        return self._agent.deps
 
     @property
     def warnings(self) -> Sequence[str]:

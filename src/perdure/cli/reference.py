@@ -93,7 +93,7 @@ def tool_arguments() -> str:
         asker = CallbackAsker(lambda question, choices: "")
         trial = settings.model_copy(update={"context": context})
         with trial_agent(trial, home=home, folder=home, asker=asker) as agent:
-            for tool in agent.parts.tools.registry:
+            for tool in agent.deps.tools.registry:
                 rows += _argument_rows(tool.name, tool.parameters)
     return "\n".join(rows) + "\n"
 

@@ -150,7 +150,7 @@ def _tool_names(flags: dict[str, Any] | None, folder: str) -> list[str]:
 
     loaded = load(flags=flags or {})
     with trial_agent(loaded.settings, home=loaded.home, folder=Path(folder)) as agent:
-        return sorted(tool.name for tool in agent.parts.tools.registry)
+        return sorted(tool.name for tool in agent.deps.tools.registry)
 
 
 @schedule.command("list")

@@ -106,7 +106,7 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
 def _timing_lines(surface: CommandContext) -> list[str]:
     """Return lines on why the next message would be compacted, or why not yet; none before the first message."""
     agent = surface.agent
-    if not agent.parts.settings.compression.enabled:
+    if not agent.deps.settings.compression.enabled:
         return ["", f"{'compaction':<12} off (compression.enabled); /compress works"]
     is_measured = agent.session_id is not None and not agent.has_open_model
     decision = agent.open().gate.cost.explain() if is_measured else None
@@ -119,7 +119,7 @@ def _timing_lines(surface: CommandContext) -> list[str]:
 
 def _deferred_lines(surface: CommandContext) -> list[str]:
     """Return lines on the tokens saved by tools whose schemas are not sent; none if all are sent."""
-    tools = surface.agent.parts.tools
+    tools = surface.agent.deps.tools
     size = tools.deferred.size(tools.registry) if tools.deferred is not None else None
     if size is None:
         return []
@@ -131,7 +131,7 @@ def _deferred_lines(surface: CommandContext) -> list[str]:
 def _window_lines(surface: CommandContext) -> list[str]:
     """Return lines on the notebook and windows of the window engine; none with other engines."""
     session_id = surface.agent.session_id
-    if session_id is None or surface.agent.parts.engine.name != WINDOWS_ENGINE:
+    if session_id is None or surface.agent.deps.engine.name != WINDOWS_ENGINE:
         return []
     windows = surface.store.addresses.windows(session_id)
     notebook = NotebookLog.read(surface.store.history(session_id).entries).notebook
@@ -152,9 +152,9 @@ def _source_lines(surface: CommandContext) -> list[str]:
     listed = list(surface.sources())
     if not listed:
         return []
-    parts = surface.agent.parts
-    memory = parts.memory.snapshot(parts.user.stored_key)
-    prompt = parts.prompt_sources(memory)
+    deps = surface.agent.deps
+    memory = deps.memory.snapshot(deps.user.stored_key)
+    prompt = deps.prompt_sources(memory)
     files = [f"{f.name} ({f.left_out or count(len(f.text), 'character')})" for f in prompt.context_files]
     skills = [skill.name for skill in prompt.skills]
     sizes = (("MEMORY.md", memory.memory), ("USER.md", memory.user))

@@ -314,7 +314,7 @@ class ChatCommandContext:
     @property
     def permissions(self) -> Permissions:
         """The permission mode and rules of the current agent."""
-        return self.agent.parts.tools.permissions
+        return self.agent.deps.tools.permissions
 
     def choose_mode(self, mode: PermissionMode) -> None:
         """Change the permission mode, for this conversation and those opened after it in this chat."""
@@ -328,7 +328,7 @@ class ChatCommandContext:
 
     def processes(self) -> Sequence[BackgroundProcess]:
         """Return the commands running in the background, ended ones too; empty before the agent is built."""
-        return self._agent.parts.tools.processes() if self._agent is not None else ()
+        return self._agent.deps.tools.processes() if self._agent is not None else ()
 
     def interrupt(self) -> bool:
         """Interrupt the running turn; return whether there was one."""

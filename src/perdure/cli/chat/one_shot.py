@@ -124,7 +124,7 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
 
 def _missing_key(surface: ChatCommandContext) -> str | None:
     """Return the message about the main model's key where no endpoint of the route can be called without one."""
-    endpoints = surface.agent.parts.routes.route.endpoints
+    endpoints = surface.agent.deps.routes.route.endpoints
     if surface.settings.credentials.command or not all(is_own_host(e) and missing_key(e) for e in endpoints):
         return None
     return missing_key(endpoints[0])

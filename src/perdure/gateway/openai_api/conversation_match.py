@@ -243,8 +243,8 @@ class ConversationMatcher:
         """Start a conversation with the client's history, and its system prompt after the agent's."""
         agent = self._pool.make_unbound(AgentSpec(chat, principal.has_scope("shell")))
         try:
-            parts, endpoint = agent.parts, agent.endpoint
-            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(principal.user.stored_key)))
+            deps, endpoint = agent.deps, agent.endpoint
+            prompt = assemble(deps.prompt_sources(deps.memory.snapshot(principal.user.stored_key)))
             session = self._store.conversations.create(
                 system_prompt=prompt + (f"{_CLIENT_PROMPT}{completion.system}" if completion.system else ""),
                 route=RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode),

@@ -46,15 +46,15 @@ async def compact_if_needed(
 
     The caller holds the conversation's lease.
     """
-    live, parts = conversation.live, agent.parts
-    if not parts.settings.compression.enabled or len(live.entries) < LEAST_MESSAGES:
+    live, deps = conversation.live, agent.deps
+    if not deps.settings.compression.enabled or len(live.entries) < LEAST_MESSAGES:
         return None
     await conversation.caller.fit_window()
     window = live.window
-    if window is None or await _prompt_tokens(live, parts.store) < window.budgets.precompaction_tokens:
+    if window is None or await _prompt_tokens(live, deps.store) < window.budgets.precompaction_tokens:
         return None
     conversation.gate.cancel_preparation()
-    result = await compact(live, parts, emit, reason="hygiene")
+    result = await compact(live, deps, emit, reason="hygiene")
     if result.outcome != "failed":
         return result.outcome
     emit(Notice("The context engine could not compact; a digest without a model call replaced it.", "warning"))
@@ -79,15 +79,15 @@ def last_prompt(calls: Sequence[CallRecord], session_id: str) -> int | None:
 
 
 async def _digest(agent: ConversationAgent, conversation: OpenConversation, emit: Emit) -> CompactionOutcome:
-    live, parts, endpoint = conversation.live, agent.parts, agent.endpoint
+    live, deps, endpoint = conversation.live, agent.deps, agent.endpoint
     compressor = ContextCompressor(
         context_length=(await conversation.caller.fit_window()).tokens,
-        settings=parts.settings.compression,
+        settings=deps.settings.compression,
         model=endpoint.model,
         provider=endpoint.provider,
-        max_tokens=parts.settings.model.max_tokens,
-        clock=parts.clock,
+        max_tokens=deps.settings.model.max_tokens,
+        clock=deps.clock,
     )
     entries = list(live.view)
     result = await asyncio.to_thread(compressor.compress, entries, reason="hygiene")
-    return (await carry_out(result, live, parts, emit, reason="hygiene")).outcome
+    return (await carry_out(result, live, deps, emit, reason="hygiene")).outcome

@@ -267,7 +267,7 @@ class MeasureRecorder:
         """Search the log with the agent's own words and return the texts of the first hits."""
         if self._agent is None or not question:
             return []
-        store, conversation = self._agent.parts.store, self._agent.open().live.conversation_id
+        store, conversation = self._agent.deps.store, self._agent.open().live.conversation_id
         hits = store.search(question, limit=FIRST_HITS)
         return [store.open(hit.address, conversation_id=conversation).text for hit in hits]
 

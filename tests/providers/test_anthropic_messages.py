@@ -213,8 +213,8 @@ def test_a_body_without_an_answer_is_a_failure(body: dict[str, Any]) -> None:
     ("key", "base_url", "header"),
     [
         ("sk-ant-api", "https://api.anthropic.com", ("x-api-key", "sk-ant-api")),
-        ("sk-ant-oat01", "https://api.anthropic.com", ("Authorization", "Bearer sk-ant-oat01")),
-        ("k", "https://openrouter.ai/api", ("Authorization", "Bearer k")),
+        ("sk-ant-oat01", "https://api.anthropic.com", ("authorization", "Bearer sk-ant-oat01")),
+        ("k", "https://openrouter.ai/api", ("authorization", "Bearer k")),
     ],
 )
 def test_the_key_goes_into_the_header_its_service_reads(key: str, base_url: str, header: tuple[str, str]) -> None:

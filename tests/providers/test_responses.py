@@ -194,5 +194,5 @@ def test_a_body_without_an_answer_is_a_failure(body: dict[str, Any]) -> None:
 
 def test_the_key_is_a_bearer() -> None:
     endpoint = Endpoint("openai-codex", "https://h", "codex_responses", "m", "k", {"chatgpt-account-id": "1"})
-    assert responses.headers(endpoint)["Authorization"] == "Bearer k"
+    assert responses.headers(endpoint)["authorization"] == "Bearer k"
     assert responses.headers(endpoint)["chatgpt-account-id"] == "1"

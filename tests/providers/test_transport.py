@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -613,3 +615,39 @@ def test_a_prompt_refused_with_status_500_costs_nothing() -> None:
         error = failure(sim, "chat_completions")
     assert error.verdict.kind == "prompt_too_long"
     assert not error.may_be_billed
+
+
+@pytest.mark.parametrize("client", [HttpxClient, AiohttpClient])
+@all_modes
+def test_no_header_is_sent_twice(mode: ApiMode, client: Callable[[], Any]) -> None:
+    own = {"Content-Type": "application/json", "AUTHORIZATION": "Bearer mine", "User-Agent": "own"}
+    with Simulator(strict(), script=["hi", "hi"]) as sim:
+
+        async def call() -> None:
+            transport = Transport(client=client(), retries=Retries(attempts=1))
+            try:
+                await transport.send(endpoint(sim, mode), request("hi"))
+                await transport.send(replace(endpoint(sim, mode), headers=own), request("hi"))
+            finally:
+                await transport.aclose()
+
+        asyncio.run(call())
+        assert sim.violations == []
+        assert sim.requests[0].headers["content-type"] == "application/json"
+        assert sim.requests[1].headers["authorization"] == "Bearer mine"
+        assert sim.requests[1].headers["user-agent"] == "own"
+
+
+def test_the_simulator_refuses_a_header_that_is_sent_twice() -> None:
+    with Simulator(script=["hi"]) as sim:
+        host, _, port = sim.root_url.removeprefix("http://").rpartition(":")
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+            f"content-type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(head.encode() + body)
+            answer = connection.recv(4096).decode()
+        assert answer.startswith("HTTP/1.1 400")
+        assert [v.rule for v in sim.violations] == ["headers"]

@@ -14,6 +14,7 @@ from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, Te
 from perdure.core.turn_options import AUTO, REQUIRED
 from perdure.providers.codec import (
     EMPTY_TEXT,
+    JSON_HEADERS,
     MARKED_MESSAGES,
     CacheControl,
     Fragment,
@@ -30,6 +31,7 @@ from perdure.providers.codec import (
     encode_entries,
     json_object,
     make_cache_control,
+    merge_headers,
     normalize_finish,
     reply_error,
     split_message,
@@ -281,15 +283,15 @@ def _index(value: Mapping[str, Any]) -> int:
 
 def headers(endpoint: Endpoint) -> dict[str, str]:
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url)
-    fields = {"Content-Type": "application/json", "anthropic-version": VERSION, **quirks.headers}
+    fields: dict[str, str] = {}
     if key := endpoint.api_key:
         if key.startswith(_OAUTH_PREFIX):
-            fields |= {"Authorization": f"Bearer {key}", "anthropic-beta": _OAUTH_BETA}
+            fields |= {"authorization": f"Bearer {key}", "anthropic-beta": _OAUTH_BETA}
         elif quirks.auth == "bearer" or "openrouter.ai" in endpoint.base_url:
-            fields["Authorization"] = f"Bearer {key}"
+            fields["authorization"] = f"Bearer {key}"
         else:
             fields["x-api-key"] = key
-    return fields | dict(endpoint.headers)
+    return merge_headers(JSON_HEADERS, {"anthropic-version": VERSION}, quirks.headers, fields, endpoint.headers)
 
 
 def build(request: ModelRequest) -> bytes:

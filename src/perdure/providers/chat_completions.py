@@ -16,6 +16,7 @@ from perdure.core.turn_options import AUTO, REQUIRED
 from perdure.core.usage import NOT_REPORTED
 from perdure.providers.codec import (
     EMPTY_TEXT,
+    JSON_HEADERS,
     CacheControl,
     Fragment,
     Piece,
@@ -31,6 +32,7 @@ from perdure.providers.codec import (
     join_body,
     last_markable,
     make_cache_control,
+    merge_headers,
     normalize_finish,
     reply_error,
     system_parts,
@@ -385,11 +387,11 @@ def _find_failure(body: Mapping[str, Any], *, partial_text: str = "") -> Provide
 
 def headers(endpoint: Endpoint) -> dict[str, str]:
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url)
-    fields = {"Content-Type": "application/json", **quirks.headers}
+    fields: dict[str, str] = {}
     if endpoint.api_key:
         key = endpoint.api_key
-        fields |= {"api-key": key} if quirks.auth == "api-key" else {"Authorization": f"Bearer {key}"}
-    return fields | dict(endpoint.headers)
+        fields |= {"api-key": key} if quirks.auth == "api-key" else {"authorization": f"Bearer {key}"}
+    return merge_headers(JSON_HEADERS, quirks.headers, fields, endpoint.headers)
 
 
 def build(request: ModelRequest) -> bytes:

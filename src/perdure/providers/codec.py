@@ -51,6 +51,17 @@ _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(?P<params>(?:;[^;,]*)
 _MEDIA_TYPES = {"image/jpg": "image/jpeg"}
 
 
+JSON_HEADERS: Mapping[str, str] = {"content-type": "application/json"}
+
+
+def merge_headers(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Merge header fields; later layers win. Names become lower case: the same name in two cases is one field.
+
+    Sent as two fields, it makes some servers refuse the request.
+    """
+    return {name.lower(): value for layer in layers for name, value in layer.items()}
+
+
 def dumps(value: object) -> bytes:
     """Encode compact JSON as UTF-8; a lone surrogate, which no service accepts, becomes a question mark."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")

@@ -67,7 +67,7 @@ class AiohttpClient:
             return await self._open_session().post(
                 url,
                 data=body,
-                headers={**_HEADERS, **{name.lower(): value for name, value in headers.items()}},
+                headers={**_HEADERS, **headers},
                 timeout=aiohttp.ClientTimeout(total=None, connect=connect_s),
                 ssl=self._tls or True,
                 allow_redirects=False,

@@ -13,6 +13,7 @@ from perdure.core.messages import ImagePart, Message, OtherPart, Part, TextPart,
 from perdure.core.turn_options import AUTO, REQUIRED
 from perdure.providers.codec import (
     EMPTY_TEXT,
+    JSON_HEADERS,
     Fragment,
     Piece,
     Thought,
@@ -26,6 +27,7 @@ from perdure.providers.codec import (
     dumps,
     encode_entries,
     join_body,
+    merge_headers,
     normalize_finish,
     reply_error,
     split_message,
@@ -207,10 +209,10 @@ class ResponsesStream:
 
 def headers(endpoint: Endpoint) -> dict[str, str]:
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url, api_mode="codex_responses")
-    fields = {"Content-Type": "application/json", **quirks.headers}
+    fields: dict[str, str] = {}
     if key := endpoint.api_key:
-        fields |= {"api-key": key} if quirks.auth == "api-key" else {"Authorization": f"Bearer {key}"}
-    return fields | dict(endpoint.headers)
+        fields |= {"api-key": key} if quirks.auth == "api-key" else {"authorization": f"Bearer {key}"}
+    return merge_headers(JSON_HEADERS, quirks.headers, fields, endpoint.headers)
 
 
 def build(request: ModelRequest) -> bytes:

@@ -146,7 +146,7 @@ class _Attempt:
     async def run(self, client: HttpClient, timeouts: Timeouts) -> Reply:
         first_s = timeouts.first_token_s if self.is_streaming else timeouts.reply_s
         self._network_errors = client.failures()
-        headers = {"content-type": "application/json", **self.mode.headers(self.endpoint)}
+        headers = self.mode.headers(self.endpoint)
         if (name := find_invalid_header(headers)) is not None:
             self.is_unbilled = True
             raise invalid_header_error(self.label, name)

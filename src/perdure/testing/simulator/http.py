@@ -11,6 +11,7 @@ import binascii
 import json
 import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -25,6 +26,20 @@ _WATCH_S = 0.05
 _TIMER_S = 0.001
 
 
+_SINGLE_HEADERS = frozenset(
+    {
+        "anthropic-version",
+        "api-key",
+        "authorization",
+        "content-length",
+        "content-type",
+        "host",
+        "user-agent",
+        "x-api-key",
+    }
+)
+
+
 class ClientGone(Exception):
     """Raised when the client closed the connection before the response was complete."""
 
@@ -37,6 +52,8 @@ class HttpRequest:
     headers: Mapping[str, str]
     body: bytes
     query: str = ""
+    # Fields sent more than once that a server reads only one of.
+    repeated_headers: tuple[str, ...] = ()
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
@@ -47,13 +64,16 @@ async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
         return None
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     method, target, _version = first.split(" ", 2)
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    fields = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    headers = dict(fields)
+    counts = Counter(name for name, _ in fields)
+    repeated = tuple(name for name in sorted(_SINGLE_HEADERS) if counts[name] > 1)
     if "chunked" in headers.get("transfer-encoding", ""):
         body = await _read_chunked(reader)
     else:
         body = await reader.readexactly(int(headers.get("content-length", 0)))
     path, _, query = target.partition("?")
-    return HttpRequest(method, path, headers, body, query)
+    return HttpRequest(method, path, headers, body, query, repeated)
 
 
 async def _read_chunked(reader: asyncio.StreamReader) -> bytes:
@@ -171,7 +191,7 @@ def _native(request: HttpRequest, model: str, **fields: bool) -> HttpRequest:
         return replace(request, path="/v1/messages")
     raw = json.dumps({**body, "model": unquote(model), **fields}).encode()
     headers = {**request.headers, "anthropic-version": version}
-    return HttpRequest(request.method, "/v1/messages", headers, raw)
+    return replace(request, path="/v1/messages", headers=headers, body=raw, query="")
 
 
 def aws_frames(events: bytes) -> bytes:

@@ -68,7 +68,7 @@ class SimulatedService:
         )
         self.requests.append(received)
         try:
-            await self._answer(protocol, received, connection)
+            await self._answer(protocol, request, received, connection)
         except SimulatedRefusal as refusal:
             await self._refuse(protocol, received, refusal, connection)
         except (ClientGone, asyncio.CancelledError):
@@ -80,7 +80,9 @@ class SimulatedService:
         return count_blocks(PROTOCOLS[path].blocks(body))
 
     def check(self, request: HttpRequest) -> Mapping[str, Any]:
-        """Return the body of a request; raise SimulatedRefusal for a bad key, bad JSON or an unknown model."""
+        """Return the body; raise SimulatedRefusal for repeated headers, a bad key, bad JSON or an unknown model."""
+        if request.repeated_headers:
+            raise SimulatedRefusal(f"Duplicate {request.repeated_headers[0]!r} header found.", rule="headers")
         self.check_key(request)
         is_messages = request.path.startswith("/v1/messages")
         if is_messages and "anthropic-version" not in request.headers:
@@ -106,8 +108,10 @@ class SimulatedService:
         kind = "authentication_error" if is_messages else "invalid_request_error"
         raise SimulatedRefusal(text, rule=None, status=401, error_type=kind, code="invalid_api_key")
 
-    async def _answer(self, protocol: Protocol, received: ReceivedRequest, connection: Connection) -> None:
-        body = self.check(HttpRequest("POST", received.path, received.headers, received.raw))
+    async def _answer(
+        self, protocol: Protocol, request: HttpRequest, received: ReceivedRequest, connection: Connection
+    ) -> None:
+        body = self.check(request)
         received.is_streaming = bool(body.get("stream"))
         protocol.check(body, self.rules, self._issued)
         blocks = protocol.blocks(body)

@@ -64,7 +64,7 @@ _PLAN_STATES: dict[str, PlanEntryStatus] = {"pending": "pending", "in_progress":
 def parse_prompt(blocks: Sequence[ContentBlock]) -> tuple[str, Mapping[str, Any]]:
     """Return the typed text, and the user message with attached files and images. Raises RequestError.
 
-    A link stays where it was typed; the content of an attached file becomes a part of its own behind the text.
+    A link stays where it was typed; the content of an attached file becomes a part of its own after the text.
     """
     text: list[str] = []
     parts: list[dict[str, Any]] = []

@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _NOT_FOUND, _FAILED = -32002, -32603
-# How long requests may take whose input has ended behind them.
+# How long requests may still take after the end of the input.
 _ANSWER_S = 5.0
 
 

@@ -1,7 +1,7 @@
 """JSON-RPC messages over standard input and output, one per line.
 
 Standard output belongs to the protocol: whatever else the process or a library prints goes to standard error. A line
-that is no message is answered with an error instead of ending the connection.
+that is not a message is answered with an error instead of ending the connection.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class StdioTransport:
             self._is_broken = True
 
     async def _parse(self, line: bytes) -> dict[str, Any] | None:
-        """Return the message in a line; a line that is none gets an error response and returns None."""
+        """Return the message in a line; for any other line, send an error response and return None."""
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):

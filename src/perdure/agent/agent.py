@@ -92,7 +92,7 @@ class ConversationAgent:
         *,
         options: TurnOptions = NO_OPTIONS,
     ) -> ConversationResult:
-        """Run one turn. Without a user message, the open turn goes on with the client's tool results in `options`."""
+        """Run one turn. Without a user message, the open turn continues with the client's tool results in `options`."""
         if user_message is not None:
             _check_message(user_message)
         return await self._runner.arun(self._turn(user_message, system_message, conversation_history, task_id, options))
@@ -165,7 +165,7 @@ class ConversationAgent:
 
         The history is made to fit its window before the next call.
 
-        The first choice of a model is no switch: it is not announced.
+        The first choice of a model is not announced as a switch.
         """
         is_first, self.has_open_model = self.has_open_model, False
         old = self._deps.routes.endpoint.model
@@ -211,7 +211,7 @@ class ConversationAgent:
         return self._runner.run(self._undo())
 
     def add_note(self, text: str) -> None:
-        """Store a note that the model reads with the next message; it is no message of the user's."""
+        """Store a note that the model reads with the next message; it does not count as the user's."""
         self._runner.run(self._add_note(text))
 
     def edit_handoff(self, sections: str) -> str:
@@ -370,7 +370,7 @@ class ConversationAgent:
             self._conversation = self._enter(tip_id or self._create(system_message), "resume" if tip_id else "new")
         if history is not None:
             missing = _new_messages([Message.from_dict(m) for m in history], self._conversation.live.entries)
-            if missing is None:  # another conversation than the one at hand: that one stays as it was
+            if missing is None:  # not this conversation, which stays open
                 self._conversation = self._enter(self._create(system_message), "new")
                 missing = [Message.from_dict(m) for m in history]
             if missing:

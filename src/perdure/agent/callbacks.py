@@ -46,7 +46,7 @@ class CallbackAsker:
         """Return the answer. Raises ToolError, which the model reads, if the callback fails."""
         try:
             return str(await await_foreign(_called(self._callback, question, tuple(choices))))
-        except Exception as error:  # third-party code: the turn goes on without it
+        except Exception as error:  # third-party code: the turn continues without it
             _LOG.exception("clarify_callback failed")
             raise ToolError(f"the question could not be put: {type(error).__name__}") from error
 
@@ -63,7 +63,7 @@ class CallbackApprover:
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
         """Return the callback's answer.
 
-        An unknown value or a failing callback is a "no", with any words behind it as the reason.
+        Text such as "no, use git stash" is a refusal with its reason. A failing callback or an unknown value is a "no".
         """
         try:
             answer = await await_foreign(_called(self._callback, request.action, request.reason))

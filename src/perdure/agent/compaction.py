@@ -2,10 +2,10 @@
 
 `CompactionGate` decides. At the start of a turn it holds the threshold against the estimate of the next prompt. Inside
 a turn it holds it against the last prompt the provider reported: what was appended since are results the model has not
-read, and those count only against the room of the window. Where they do not fit beside a handoff, they are spilled,
+read, and those count only against the room of the window. Where they do not fit next to a handoff, they are spilled,
 never summarised. It compacts when the engine returns True, takes over a compaction prepared in the background, starts
 to prepare one when the threshold is near, and stops a call that would pass a spending limit. While one is being
-prepared, the conversation goes on beyond the threshold, as far as the window has room to spare; only then does it wait.
+prepared, the conversation continues beyond the threshold while the window has room to spare; only then does it wait.
 `compression.cost_rule` may move the moment in both directions (`compaction_cost`).
 
 `Background` prepares: a task runs the engine's `compress` on a snapshot. Between two requests the finished plan is
@@ -15,7 +15,7 @@ none.
 
 `compact` runs one: flush memory, store the new session in one transaction, notify engine and counter. It runs in
 threads of the event loop's default executor, not in those for store writes: it may take seconds, and a message of
-another conversation must not queue behind it.
+another conversation must not wait for it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def compaction_steps(
         focus = _focus(live, deps, reason, focus_topic)
         try:
             compaction = yield from deps.engine.compress_steps(entries, focus_topic=focus, reason=reason)
-        except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
+        except Exception as error:  # a plug-in engine may raise anything: the conversation continues without it
             compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
         return _write(compaction, live, deps, reporting, reason=reason)
 
@@ -288,7 +288,7 @@ class _Preparation:
 
 
 class Background:
-    """Prepares at most one compaction at a time: runs the engine on a snapshot while the conversation goes on."""
+    """Prepares at most one compaction at a time: runs the engine on a snapshot while the conversation continues."""
 
     def __init__(
         self,
@@ -408,7 +408,7 @@ class CompactionGate:
         self._deps = deps
         self._live = live
         self._emit = emit
-        # The call for a summary is in the ledger even if the conversation does not go on.
+        # The call for a summary is recorded even if the conversation does not continue.
         self._background = Background(deps.engine, on_end=live.flush, focus=lambda: _focus(live, deps, "background"))
         self.cost = CostRule(deps, live)
 

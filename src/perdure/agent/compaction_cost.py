@@ -1,7 +1,7 @@
 """Decide by cost when to compact: what a compaction costs now against what it saves in later calls.
 
-A compaction replaces the prompt behind the system prompt, so that the next request writes a new prefix to the
-provider's cache instead of reading the old one, and a summary is billed besides. Every later request is then smaller.
+A compaction replaces the prompt after the system prompt, so that the next request writes a new prefix to the
+provider's cache instead of reading the old one, and the summary is billed too. Every later request is then smaller.
 While the old prefix is cached, the first outweighs the second in short conversations; once it has expired, a request
 without a compaction would have to write all of it again.
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
-# What is in the prompt beside the messages.
+# Parts of the prompt other than messages.
 _FIXED_PARTS = PARTS[:3]
 
 
 class Composition:
     """Estimated tokens of the next request by part (system, tools, memory, head, handoff, tail, outputs).
 
-    The part "memory" is the memory in the system prompt and the passages recalled beside messages.
+    The part "memory" is the memory in the system prompt and the passages recalled for messages.
     """
 
     def __init__(self, entries: Sequence[Entry] = (), recalled: Iterable[str] = ()) -> None:
@@ -46,7 +46,7 @@ class Composition:
             self._add(entry, is_head=False)
 
     def replace(self, changed: Iterable[tuple[Entry, Entry]]) -> None:
-        """Recount messages behind the last handoff that are sent in another form from now on: (old, new) pairs."""
+        """Recount messages after the last handoff that are sent in another form from now on: (old, new) pairs."""
         for old, new in changed:
             self._add(new, is_head=False)
             self._add(old, is_head=False, sign=-1)

@@ -233,7 +233,7 @@ class ModelCaller:
     def _most_images(self) -> int | None:
         """The maximum number of images in a request: the setting, within a limit that the endpoint stated.
 
-        None is no limit.
+        None means no limit.
 
         The newest message with images keeps all of them, whatever the setting.
         """

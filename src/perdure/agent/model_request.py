@@ -58,7 +58,7 @@ def count_images(entry: Entry) -> int:
 
 
 def without_images(entry: Entry, count: int) -> Entry:
-    """Return the entry without its first `count` images; the same one each time."""
+    """Return the entry without its first `count` images; memoized."""
     return entry.memo(("without_images", count), partial(_without, entry, count)) if count else entry
 
 
@@ -275,7 +275,7 @@ class Projection:
 
     def __init__(self, entries: Iterable[Entry] = (), *, sidecars: Mapping[int, str] | None = None) -> None:
         self._sidecars = dict(sidecars or {})
-        # The history with sidecars beside their messages, and the same with every rule kept.
+        # The history with sidecars attached, and the same repaired where it violates a rule.
         self._view: list[Entry] = []
         self._sent: list[Entry] = []
         # Position of the last user message in each: everything before it is final.

@@ -1,7 +1,7 @@
 """The system prompt: assembled once per session from parts that do not change while it lives, then only repeated.
 
 Identity, memory, skills, context files, platform notes, in this order. The same sources give the same bytes. What a
-compaction adds (a short note) is a block of its own behind the cached part, never a change to it.
+compaction adds (a short note) is a block of its own after the cached part, never a change to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SKILLS_TITLE = "Skills: read the file before you use one"
 _PLATFORM_TITLE = "Where you run"
 # The value of a YAML key that goes on in the lines below it.
 _BLOCK_MARK = re.compile(r"[|>][+-]?|")
-# How the parts behind the memory begin.
+# How the parts after the memory begin.
 _LATER = (f"# {_SKILLS_TITLE}\n", "# From ", f"# {_PLATFORM_TITLE}\n")
 
 
@@ -201,7 +201,7 @@ def _skill_line(skill: Skill) -> str:
 
 
 def _skill_summary(text: str) -> str:
-    """Return the `description` of a skill's front matter, else its first line that is no heading."""
+    """Return the `description` of a skill's front matter, else its first line that is not a heading."""
     lines = text.splitlines()
     has_front_matter = bool(lines) and lines[0].rstrip() == "---"
     end = next((n for n, line in enumerate(lines) if n and line.rstrip() == "---"), 0) if has_front_matter else 0

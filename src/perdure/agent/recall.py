@@ -56,7 +56,7 @@ _LEFT_OUT = "(a passage was left out: it reads like a prompt injection)"
 _QUERY_CHARS = 1_000
 _SEARCHED_HITS = 20
 _PASSAGE_CHARS = 700
-# Words that a message needs besides the frequent ones before anything is searched for it.
+# A message with fewer words, the frequent ones not counted, is not searched for.
 _MIN_WORDS = 2
 # A passage must have this share of the weight of the message's words, and of the best passage's score.
 _MIN_COVERAGE = 0.3
@@ -180,7 +180,7 @@ class SessionSwitch:
 
 
 class GuardedMemory:
-    """Wraps a memory provider so that a failure becomes a notice and the turn goes on without memory.
+    """Wraps a memory provider so that a failure becomes a notice and the turn continues without memory.
 
     `timeout_s` limits calls of a provider that the user supplied; with None, a built-in one is called directly.
     """
@@ -194,7 +194,7 @@ class GuardedMemory:
         """Return memory and user notes; `is_known` is False if the provider failed."""
         try:
             return _to_snapshot(self._call(partial(self._memory.snapshot, user_key)))
-        except Exception as error:  # third-party code: the turn goes on without it
+        except Exception as error:  # third-party code: the turn continues without it
             self._report(f"The memory could not be read: {describe_error(error)}")
             return MemorySnapshot("", "", is_known=False)
 
@@ -209,7 +209,7 @@ class GuardedMemory:
     def flush(self) -> None:
         try:
             self._call(self._memory.flush)
-        except Exception as error:  # third-party code: the turn goes on without it
+        except Exception as error:  # third-party code: the turn continues without it
             self._report(f"The memory may not be stored: {describe_error(error)}")
 
     def inform(self, switch: SessionSwitch) -> None:

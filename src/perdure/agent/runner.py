@@ -1,6 +1,6 @@
 """Run one turn at a time on the agent's event loop, from any thread; cancel it from any thread; deliver its events.
 
-There is one loop thread per process, started on first use. It works in notebooks and beside other loops, because
+There is one loop thread per process, started on first use. It works in notebooks and alongside other loops, because
 nothing of ours ever runs in the caller's own, and background work outlives the call that started it.
 
 Each subscriber of the `EventBus` has a queue of its own, so a slow or failing listener never affects the turn. A slow

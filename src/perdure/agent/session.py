@@ -275,7 +275,7 @@ class LiveSession:
         return bool(self._pending)
 
     def flush(self) -> None:
-        """Store queued calls and events now. A store error is logged, not raised: it is no reason to end a turn."""
+        """Store queued calls and events now. A store error is logged, not raised: it must not end a turn."""
         try:
             self.reconcile()
             with self._take_pending() as pending:

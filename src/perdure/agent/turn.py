@@ -74,7 +74,7 @@ class ConversationResult(MappingAccess):
     usage: CanonicalUsage = field(default_factory=CanonicalUsage)
     cost_usd: float | None = None
     error: str | None = None
-    # Calls of the client's own tools; the turn goes on with their results.
+    # Calls of the client's own tools; the turn continues with their results.
     client_calls: tuple[ToolCall, ...] = ()
     # Why the last reply ended, in the words of `providers.types.Finish`.
     finish: str = ""
@@ -134,13 +134,13 @@ class Turn:
         self._deferred: tuple[Message, str] | None = None
         self._waiting: list[ToolCall] = []
         self._finish_reason = self._error_kind = ""
-        # Why there is no answer; recorded behind the messages of the turn.
+        # Why there is no answer; recorded after the messages of the turn.
         self._end_event: StoredEvent | None = None
 
     async def run(self, user_message: Message | None) -> ConversationResult:
         """Run the turn. Failures are reported as the outcome; cancelling ends it cleanly.
 
-        Without a message it goes on with the client's results, or where a crash cut a turn off. Raises LeaseLost
+        Without a message it continues with the client's results, or where a crash cut a turn off. Raises LeaseLost
         before anything is stored.
         """
         self._caller.begin_turn()
@@ -210,7 +210,7 @@ class Turn:
         results = tuple(result for result in results if find_call(newest_calls, result.tool_call_id) is not None)
         if not results and not is_over:  # they were all appended before a crash; these calls are newer
             return
-        # Some were appended before a crash: a call of ours behind them may have run already.
+        # Some were appended before a crash: a call of ours after them may have run already.
         is_repeated = any(find_call(open_calls, result.tool_call_id) is None for result in results)
         ready = open_calls
         if results and not is_repeated:
@@ -276,7 +276,7 @@ class Turn:
             async with deadline:
                 text = await ask_provider(provider, query)
             return frame_background(text, max_tokens=settings.max_tokens)
-        except Exception as error:  # third-party code: the turn goes on without it
+        except Exception as error:  # third-party code: the turn continues without it
             reason = f"it took longer than {settings.timeout_s:g} s (recall.timeout_s)"
             reason = reason if deadline.expired() else describe_error(error)
             self._emit(Notice(f"Nothing was recalled: {reason}", "warning"))
@@ -340,7 +340,7 @@ class Turn:
         if not any(call.name in options.tool_names for call in message.tool_calls):
             return message
         if (end := options.stop_index(message.text)) is not None:
-            # The reply ends there for the client: it does not get the calls behind it.
+            # The reply ends there for the client: it does not get the calls after it.
             return replace(message, content=message.text[:end], tool_calls=())
         return replace(message, tool_calls=tuple(_mark_client_calls(message.tool_calls, options)))
 

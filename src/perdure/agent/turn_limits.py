@@ -2,7 +2,7 @@
 
 A limit stops *before* the call that would pass it. For repeated calls, every finished call leaves a digest of its name,
 arguments and result. When the newest digests are one cycle repeated often enough, the user is warned and the model is
-warned once, in the result it is about to read. The digests live beside the view, so a compaction hides no loop; those
+warned once, in the result it is about to read. The digests are not in the view, so a compaction hides no loop; those
 of a turn that a crash cut off are derived from the history.
 """
 

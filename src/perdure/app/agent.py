@@ -222,7 +222,7 @@ class Agent:
 
     @property
     def conversation(self) -> ConversationAgent:
-        """The `ConversationAgent` behind this facade, for the terminal, which shares its commands with the gateway."""
+        """The `ConversationAgent` of this facade, for the terminal, which shares its commands with the gateway."""
         return self._agent
 
     def close(self) -> None:

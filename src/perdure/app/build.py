@@ -232,7 +232,7 @@ class Wiring:
     def _tools(self, memory: Memory, tools: AnyTools | None) -> ToolRuntime:
         """Build the tool runtime for `tools=`: the default tools, the named ones and the caller's own, or these alone.
 
-        Raises ConfigError for a value that is no tool.
+        Raises ConfigError for a value that is not a tool.
         """
         if isinstance(tools, str) or not isinstance(tools, Iterable | None):
             raise ConfigError(f"tools takes a list of functions, tools and names of tools, not {tools!r:.80}")

@@ -1,5 +1,5 @@
-"""The command line: `main.py` names every command and imports none before it is called, so that `--help` is quick.
+"""The command line: `main.py` lists the commands and imports each only when it is called, so that `--help` is quick.
 
-Each command is a small file of its own; read `main.py` first. What a command does belongs to the layers below: here are
-only arguments, words and exit codes (0 done, 1 could not be done, 2 called wrongly, 130 interrupted).
+A command or group of commands is a module; the chat is a package. They parse arguments, call the layers below, and
+format the result. Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted. Read `main.py` first.
 """

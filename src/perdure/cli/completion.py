@@ -1,4 +1,4 @@
-"""`perdure completion`: what a shell needs to complete commands and options."""
+"""`perdure completion`: print the script that lets a shell complete commands and options."""
 
 from __future__ import annotations
 

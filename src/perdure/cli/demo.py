@@ -108,7 +108,7 @@ def summary_lines(summary: DemoSummary, ink: Style) -> Iterator[str]:
 
 
 def _quiz_rows(question: str, answer: str, room: int, ink: Style) -> list[str]:
-    """Return a question and its answer, behind it where it fits, else in rows of its own."""
+    """Return a question and its answer, in the same row if it fits, else in rows of its own."""
     room = max(_LEAST_QUIZ_ROOM, room)
     *rows, last = textwrap.wrap(question, room)
     if len(last) + 1 + len(answer) <= room:

@@ -293,7 +293,7 @@ _NARROW_COLUMN = 4
 
 
 def _rows(texts: Sequence[str], width: int | None) -> tuple[int, list[str]]:
-    """Return where the details begin, and their rows, broken between words; unbroken where the output is no terminal.
+    """Return where the details begin, and their rows, broken between words; unbroken unless the output is a terminal.
 
     They begin below the name in a narrow terminal, and where a path or an address would not fit beside it.
     """

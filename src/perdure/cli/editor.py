@@ -30,7 +30,7 @@ def edit_text(text: str, environ: Mapping[str, str] | None = None) -> str | None
         raise ConfigError(f"cannot write a file for the editor: {error.strerror}; the text is as it was") from None
     path = Path(name)
     try:
-        # A terminal of another encoding may have typed bytes that are no text.
+        # A terminal of another encoding may have sent bytes that are not valid text.
         with os.fdopen(number, "w", encoding="utf-8", errors="replace", newline="") as file:
             file.write(text)
         # Some file systems record whole seconds: an older time makes every save visible.

@@ -23,7 +23,7 @@ _UNWRITTEN = 120
 def leave(code: int, *, patience_s: float = _PATIENCE_S) -> NoReturn:
     """Exit the process: run exit handlers, flush output, join no thread.
 
-    The interpreter's own end joins every thread that is no daemon, however long that one takes, and then stops the
+    The interpreter's own shutdown joins every non-daemon thread, however long that takes, and then stops the
     daemons wherever they are: among 216 chats left on a busy machine, one was still ending after ten seconds.
     """
     threading.Thread(target=_cut_off, args=(code, patience_s), name="perdure-end", daemon=True).start()

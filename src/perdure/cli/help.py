@@ -1,4 +1,4 @@
-"""How `--help` is laid out, and what is offered for a mistyped command or option."""
+"""Lay out `--help`, and suggest a command or option for a mistyped one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from perdure.cli.output import columns
 from perdure.cli.style import column_count, wrap_words
 
-# Help is no wider than this in a wide terminal, and no narrower in one of few columns.
+# The widths between which help is wrapped, however wide or narrow the terminal is.
 _MOST_COLUMNS, _LEAST_COLUMNS = 100, 30
 # Without a terminal.
 _COLUMNS = 80
@@ -29,7 +29,7 @@ class HelpFormatter(click.HelpFormatter):
     def __init__(self, width: int | None = None) -> None:
         # Piped into a pager, help is as wide as the terminal that errors go to.
         terminal_columns = min(columns() or columns(err=True) or _COLUMNS, _MOST_COLUMNS)
-        # One column stays free, as some terminals move on behind the last.
+        # One column stays free, as some terminals wrap after the last.
         super().__init__(width=width or max(terminal_columns - 1, _LEAST_COLUMNS))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
@@ -67,7 +67,7 @@ class HelpFormatter(click.HelpFormatter):
 
     def _below(self, indent: str, first: str, second: str) -> Iterator[str]:
         below = f"{indent}    "
-        # A command that is wider than a row goes on behind a backslash, as in a shell.
+        # A command that is wider than a row continues after a backslash, as in a shell.
         *rows, last = wrap_words(first, self.width - 2, first=indent, rest=below)
         yield from (f"{row} \\" for row in rows)
         yield last
@@ -76,7 +76,7 @@ class HelpFormatter(click.HelpFormatter):
 
 
 def suggestion(name: str, ctx: click.Context, *, default: click.Command | None) -> str:
-    """Return what may have been meant by a name that is no command of a group; "" where nothing is near.
+    """Return what may have been meant by a name that a group does not have; "" where nothing is near.
 
     At the root that is also a command of one of its groups, an option of the default command, or a question.
     """

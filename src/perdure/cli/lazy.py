@@ -1,4 +1,4 @@
-"""A command group that knows its commands by name and one line of help, and imports one only when it is called."""
+"""Command groups that list their commands by name and one line of help, and import one only when it is called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.core.errors import InvalidFlag, PerdureError, UnknownConversation
 # A group called without a command: its help, not a mistake to point out. Older versions of click print it themselves.
 _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
-# A full or failing disk behind the standard output.
+# Standard output goes to a full or failing disk.
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 # More characters than the first sentence of any help.
 _NO_LIMIT = 1_000

@@ -378,9 +378,9 @@ def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:
 
 
 def _read_key(label: str, *, is_optional: bool) -> str | None:
-    """Return the key, typed without an echo or read from a pipe. Raises InvalidFlag for what is no key.
+    """Return the key, typed without an echo or read from a pipe. Raises InvalidFlag for anything but a key.
 
-    Where it is optional, an empty line at the prompt is none.
+    Where it is optional, an empty line at the prompt means no key.
     """
     from perdure.core.errors import InvalidFlag
 

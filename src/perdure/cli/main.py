@@ -1,4 +1,4 @@
-"""The `perdure` command: its table of commands, and what holds for all of them."""
+"""The `perdure` command: its table of commands, and the options and errors they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perdure models`: what the configured endpoint offers, what embedded models are here, and how to get one."""
+"""`perdure models`: list the models of the endpoint and of this machine, install an embedded one, set prices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plain commands print: wrapped between words for a terminal, unchanged for a pipe or a file."""
+"""Print the output of plain commands: wrapped for a terminal, unchanged for a pipe or a file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
 
 def echo_hint(text: str, *commands: str, err: bool = False) -> None:
-    """Print what can be done next: a command that fits behind the text, else each in a line of its own to be copied."""
+    """Print what can be done next: a command in the same line if it fits, else each in its own line to be copied."""
     width = columns(err=err)
     lines = [runnable(command) for command in commands]
     if len(lines) == 1 and (width is None or column_count(text) + 1 + len(lines[0]) <= width):

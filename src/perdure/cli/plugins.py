@@ -1,4 +1,4 @@
-"""`perdure plugins`: which context engines there are, where each comes from, and which one is used."""
+"""`perdure plugins`: list the context engines and where each comes from; choose one."""
 
 from __future__ import annotations
 

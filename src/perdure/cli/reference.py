@@ -1,4 +1,4 @@
-"""Writes what the code knows about itself into the docs: `python -m perdure.cli.reference [--check] [FOLDER]`.
+"""Generate the reference sections of the docs from the code: `python -m perdure.cli.reference [--check] [FOLDER]`.
 
 The table of settings, the arguments of the tools and the error samples of the simulator go between two marks of their
 pages, the help of every command into cli.md. With `--check` nothing is written, and a page that is stale is named and

@@ -1,4 +1,4 @@
-"""`perdure replay`: what another context policy would have cost and forgotten, measured offline."""
+"""`perdure replay`: measure offline what another context policy would have cost and forgotten."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _print_address(store: SessionStore, any_id: str, address: str) -> None:
 
 
 def _address_lines(store: SessionStore, any_id: str, address: str) -> Iterator[str]:
-    """Yield the lines behind an address, read page by page; a page may end within a line."""
+    """Yield the lines of an address, read page by page; a page may end within a line."""
     offset, rest = 0, ""  # type: int | None, str
     while offset is not None:
         page = store.open(address, conversation_id=any_id, offset=offset, limit=_PAGE_CHARS)
@@ -207,7 +207,7 @@ def _entry_lines(entry: Entry) -> Iterator[str]:
 
 # From this many lines on, a person wants to see that something happens.
 _TELL_EVERY = 5_000
-# Where the first line is longer than this, the file is no JSONL of ours.
+# If the first line is longer than this, the file is not an export of ours.
 _HEAD_CHARS = 4_096
 _CONVERSATION_ID = re.compile(r"\bc_[0-9a-z]+")
 

@@ -1,4 +1,4 @@
-"""How plain text reaches a terminal: in a few colours or none, without what could steer it, no wider than it is."""
+"""Format plain text for a terminal: colours, escaped control characters, wrapping, tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OWN_COMMAND = re.compile(
     r"(?<![\w./~-])perdure(?= (?:chat|demo|sessions|usage|insights|doctor|login|config|approvals|permissions|plugins"
     r"|models|simulate|serve|gateway|completion|schedule|acp|logout|replay)\b)"
 )
-# Where the text of a line in two columns begins: behind the last gap near its start.
+# Where the text of a line in two columns begins: after the last gap near its start.
 _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
 
 
@@ -58,7 +58,7 @@ def _wrap_line(line: str, width: int) -> Iterable[str]:
 
 
 def _wrap_columns(line: str, width: int, *, indent: str = "", within: int | None = None) -> Iterator[str]:
-    """Yield the rows of a line, all but the first behind `indent`; wide characters take two columns.
+    """Yield the rows of a line, all but the first after `indent`; wide characters take two columns.
 
     A row ends between words, `within` so many columns of its end.
     """
@@ -111,7 +111,7 @@ def _longest_word(text: str) -> int:
 
 
 def wrap_words(text: str, width: int, *, first: str = "", rest: str = "") -> Iterator[str]:
-    """Wrap a line between words, behind an indent for its first row and one for the others.
+    """Wrap a line between words, with an indent for its first row and one for the others.
 
     A command in backticks stays in one row where it fits one. A word longer than a row is left whole and begins at its
     left edge, so that an address can be copied; only text in a script without blanks is broken between its characters.
@@ -209,7 +209,7 @@ def _columns(character: str) -> int:
 def fit_parts(line: str, width: int, *, essential: int) -> str:
     """Fit a line of parts between “·”, most important first, into a row: parts at its end are left out.
 
-    Before that, the bar gives way to the first `essential` parts. Only a long part behind those is shortened, between
+    Before that, the bar gives way to the first `essential` parts. Only a long part after those is shortened, between
     its words.
     """
     line = " ".join(line.split())
@@ -283,7 +283,7 @@ def diff_colour(line: str, ink: Style) -> Callable[[str], str]:
 
 
 def paint_diff(lines: Iterable[str], width: int, ink: Style) -> Iterator[str]:
-    """Yield the rows of a diff in its colours; a row that goes on with a line above it is marked, and is no line."""
+    """Yield the rows of a diff in its colours; a row that continues the line above it is marked as such."""
     for line in lines:
         colour = diff_colour(line, ink)
         rows = _wrap_columns(line, max(_LEAST_WIDTH, width), indent=CONTINUED, within=_BREAK_WITHIN)

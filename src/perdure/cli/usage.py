@@ -86,7 +86,7 @@ def insights(flags: dict[str, str], days: int, as_json: bool) -> None:
 
 
 def _totals_json(totals: Totals) -> dict[str, Any]:
-    """Return totals with the token counts beside the other figures."""
+    """Return totals as a dict, with the token counts at the same level as the other figures."""
     figures = asdict(totals)
     used = figures.pop("usage")
     del used["reported"]  # for sums: unreported_calls

@@ -22,7 +22,7 @@ class CommandContext(Protocol):
     visibility: Visibility
     # The most characters of a document that it shows at once.
     page_chars: int
-    # The project at hand, whose conversations are listed first; None where there is none, as in a remote chat.
+    # The current project, whose conversations are listed first; None where there is none, as in a remote chat.
     project: str | None
 
     @property
@@ -42,7 +42,7 @@ class CommandContext(Protocol):
         ...
 
     def sources(self) -> Sequence[tuple[str, str]]:
-        """Return (label, path) pairs for `/context`: files that apply here besides those in the prompt."""
+        """Return (label, path) pairs for `/context`: files that apply here in addition to those in the prompt."""
         ...
 
     def choose_model(self, name: str) -> str:

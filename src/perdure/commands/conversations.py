@@ -173,7 +173,7 @@ def _undo_compaction(surface: CommandContext) -> CommandResult:
     surface.agent.undo()
     gauge = measure_usage(surface.agent)
     is_full = gauge.window is not None and gauge.tokens >= gauge.window
-    # However far the threshold is behind: what was undone is not done again before it must.
+    # Even far above the threshold, an undone compaction is not repeated until the window requires it.
     later = "The next one waits until the window has no room left for an answer."
     if is_full:
         later = "The window is full: your next message compacts again."
@@ -301,7 +301,7 @@ def _restore_lines(result: RestoreResult, back: str, *, turns: int, commands: in
 
 
 def _count_commands(surface: CommandContext, from_seq: int) -> int:
-    """Count the shell commands that ran; those that were refused did not."""
+    """Count the shell commands run since `from_seq`; refused ones did not run."""
     messages = [e.message for e in surface.store.log.originals(_here(surface)) if e.seq >= from_seq]
     return sum(m.role == "tool" and m.name == "terminal" and m.tool_state != "refused" for m in messages)
 
@@ -324,9 +324,7 @@ def _here(surface: CommandContext) -> str:
 
 
 def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
-    """Return the user message of the nth turn from the end, or of the turn that has message `m:57`.
-
-    None without argument.
+    """Return the user message of the nth turn from the end, or of the turn with message `m:57`; None without argument.
 
     Raises NotFound if there is no such turn.
     """

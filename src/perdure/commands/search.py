@@ -79,7 +79,7 @@ def expand(surface: CommandContext, argument: str) -> CommandResult:
         if newest is None:
             return CommandResult("No tool has run in this conversation yet.", "error")
         words[0] = f"m:{newest}"
-    if words and words[0].isdecimal():  # the number of a message, as lists show it behind `m:`
+    if words and words[0].isdecimal():  # the number of a message, as lists show it after `m:`
         words[0] = f"m:{words[0]}"
     if not words:
         handoffs = surface.store.log.handoffs(session_id)

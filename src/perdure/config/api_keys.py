@@ -42,7 +42,7 @@ def system_keyring() -> Keyring | None:
     """Return the keyring of the desktop or the system; None where the package is missing or no backend is usable."""
     try:
         backend: Any = import_module("keyring").get_keyring()
-        # Backends that refuse everything or store nothing have a low priority; a plain file is no better than ours.
+        # Backends that refuse everything or store nothing have a low priority; a plain file is not safer than ours.
         is_usable = float(backend.priority) >= 1 and "Plaintext" not in type(backend).__name__
     except Exception:  # not installed; or a backend failed, which may probe D-Bus, sockets and other programs
         return None

@@ -140,16 +140,16 @@ def _end(text: str, node: Node, key: Node) -> int:
         last = node.value[-1]
         return _end(text, last[1], last[0]) if isinstance(last, tuple) else _end(text, last, key)
     start, end = node.start_mark.index, node.end_mark.index
-    # A block scalar's mark takes in the blank lines behind it; that of an empty value, comments as well; and an
+    # A block scalar's mark includes the blank lines after it; that of an empty value, comments as well; and an
     # alias has the marks of its anchor, which is elsewhere.
     last = start + len(text[start:end].rstrip())
     return max(last, _colon(text, key)) if last > start else _colon(text, key)
 
 
 def _colon(text: str, key: Node) -> int:
-    """Return the position behind the key's colon."""
-    behind: int = key.end_mark.index
-    return text.index(":", behind) + 1
+    """Return the position after the key's colon."""
+    key_end: int = key.end_mark.index
+    return text.index(":", key_end) + 1
 
 
 def _step(node: MappingNode) -> int:
@@ -162,7 +162,7 @@ def _step(node: MappingNode) -> int:
 
 
 def _comments(text: str, start: int, end: int, node: Node) -> Iterator[str]:
-    """Yield the comments between two positions; a `#` inside a value is none."""
+    """Yield the comments between two positions; a `#` inside a value does not start one."""
     values = [(leaf.start_mark.index, leaf.end_mark.index) for leaf in _leaves(node)]
     position = start
     while (position := text.find("#", position, end)) >= 0:
@@ -228,7 +228,7 @@ def set_value(home: Path, name: str, text: str) -> EditResult:
         put(data, key.path, from_text(key, text))
         origins = {k: v for k, v in file.origins.items() if not _is_within(k, name)} | {name: "the command line"}
         settings, errors = check(*rename_settings(data, origins))
-        # A wrong value of its own, or something on its way that is no section.
+        # The value itself is invalid, or something on its path is not a section.
         if in_the_way := [p for p in errors if _is_within(p.name, name) or _is_within(name, p.name)]:
             raise as_error(in_the_way)
         value = keys.plain(keys.value_of(settings, name) if settings else _alone(key, text))

@@ -347,7 +347,7 @@ def from_text(key: keys.Key, text: str) -> Any:
 
 
 def _number(text: str) -> int | float | str:
-    """Parse a number; text that is none is returned unchanged, for validation to reject."""
+    """Parse a number; any other text is returned unchanged, for validation to reject."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

@@ -125,7 +125,7 @@ async def await_foreign(work: Awaitable[T]) -> T:
             raise
         raise ForeignError(describe_error(error)) from error
     except GeneratorExit as error:
-        # Closing the coroutine from outside throws this one in as well; then there is nothing left to go on with.
+        # Closing the coroutine from outside throws this one in as well; then there is nothing left to continue.
         if task is None or _running_task() is not task:
             raise
         raise ForeignError(describe_error(error)) from error
@@ -163,7 +163,7 @@ class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # a thread's edge: whatever it was belongs to who waits
+            except BaseException as error:  # a thread's edge: every error goes to the waiting caller
                 future.set_exception(error)
 
         if self._idle.acquire(blocking=False):
@@ -202,7 +202,7 @@ async def run_shielded(work: Callable[[], T], executor: concurrent.futures.Execu
 async def run_abandonable(work: Callable[[], T], *, name: str) -> T:
     """Run code that is not ours in a daemon thread of its own.
 
-    If the caller is cancelled, the thread is left behind.
+    If the caller is cancelled, the thread is abandoned.
     """
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
 

@@ -173,7 +173,7 @@ class NewerSchema(StoreError):
 
 
 class CorruptStore(StoreError):
-    """Raised when the file is no database, or a damaged one."""
+    """Raised when the file is not a database, or is damaged."""
 
 
 class NotFound(StoreError):

@@ -24,7 +24,7 @@ class AtomicFile:
     """
 
     def __init__(self, target: Path, *, mode: int, is_durable: bool = True, temporary: Path | None = None) -> None:
-        """Open a temporary file beside `target`.
+        """Open a temporary file next to `target`.
 
         `temporary` sets its name, for callers that clean up leftovers by name.
         """

@@ -164,7 +164,7 @@ class ToolCall:
         name = arguments.pop("name", None) if arguments is not None else None
         if arguments is None or not isinstance(name, str) or not name.strip() or name.strip() == USE_TOOL:
             return self
-        # Models also send the arguments beside the name, or as JSON text.
+        # Models also send the arguments next to the name, or as JSON text.
         inner = arguments.get("arguments", arguments)
         text = inner if isinstance(inner, str) else canonical_json(inner if inner is not None else {})
         return replace(self, name=name.strip(), arguments=text)
@@ -222,7 +222,7 @@ class Message:
     kind: Kind = "user"
     extra: Mapping[str, Any] = field(default_factory=dict)
     has_content_key: bool = True
-    # Of a tool result of ours: how its call ended. Stored beside the body and never sent; no dict can claim it.
+    # Of a tool result of ours: how its call ended. Stored next to the body and never sent; no dict can claim it.
     tool_state: ToolState | None = field(default=None, compare=False)
 
     @property

@@ -175,7 +175,7 @@ class HistoryCheck:
         self._in_front = True
 
     def push(self, m: Message) -> bool:
-        """Check the next message; return False if it breaks a rule. A call without a result is no violation yet."""
+        """Check the next message; return False if it breaks a rule. A call without a result is not a violation yet."""
         role = m.role
         if role == "system" or role == "developer":
             return self._in_front

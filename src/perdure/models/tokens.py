@@ -141,7 +141,7 @@ _BY_NAME: Memo[str, Family] = Memo(_family_by_name, max_bytes=200_000, bytes_per
 
 # Parts that carry a picture, a sound or a document, whatever the service calls them: a fixed cost each, never text.
 _ATTACHMENTS = ("image", "audio", "video", "file", "document", "media")
-# Keys whose value is opaque: signatures and ciphers are no prose, and services do not bill their letters.
+# Keys whose value is opaque: services do not bill the letters of signatures and ciphers.
 _OPAQUE = frozenset(("signature", "encrypted_content", "data", "id", "type", "format", "index"))
 # Keys under which services send thinking back in clear.
 _REASONING_EXTRAS = ("reasoning_content", "thinking")
@@ -410,7 +410,7 @@ class TokenCounter:
         self._adopt(sent, usage.prompt_tokens)
 
     def restore(self, sent: TokenFeatures, prompt_tokens: int) -> None:
-        """Adopt the reported prompt size of an earlier call with the messages `sent` behind system prompt and tools."""
+        """Adopt the reported prompt size of an earlier call with the messages `sent` after system prompt and tools."""
         self._adopt(self._fixed + sent, prompt_tokens)
 
     def match(self, tokens: int) -> None:

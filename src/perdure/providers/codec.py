@@ -68,7 +68,7 @@ def dumps(value: object) -> bytes:
 
 
 def wire_arguments(arguments: str) -> str:
-    """Return tool call arguments as the text of a JSON object; text that is none is wrapped in one."""
+    """Return tool call arguments as the text of a JSON object; any other text is wrapped in one."""
     text = arguments.strip() or "{}"
     value = json_object(text)
     if value is None:

@@ -73,7 +73,7 @@ class CodexLogin:
 
     @classmethod
     def from_json(cls, text: str) -> CodexLogin:
-        """Parse a stored login. Raises ConfigError for a text that is none."""
+        """Parse a stored login. Raises ConfigError if it is not one."""
         try:
             raw = json.loads(text)
             return cls(
@@ -380,13 +380,13 @@ class CodexLogins:
             try:
                 self.save(fresh)
             except ConfigError as error:
-                # The old refresh token is used up: this process goes on with the new one.
+                # The old refresh token is used up: this process continues with the new one.
                 _log.warning("the refreshed Codex login could not be stored: %s", error)
                 self._cached = (self._version(), fresh)
             return fresh
 
     def _load(self) -> CodexLogin:
-        """Read the login; a keyring only after the file that lists the keys has changed."""
+        """Return the login, read again only after the file that lists the keys has changed: a keyring is slow."""
         version, cached = self._version(), self._cached
         if version is not None and cached is not None and cached[0] == version:
             return cached[1]

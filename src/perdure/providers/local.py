@@ -97,7 +97,7 @@ FIT_FOR = (
     "not for judging prose or real work, and it cannot call tools"
 )
 INSTALL = "run `perdure models install`, or set `model.name` to the path of a GGUF file"
-# What to do about a name that is no model of this machine.
+# What to do about a name that is not a model of this machine.
 CHOOSE = "`/model` in a chat lists what can be called here; for a provider's models, `perdure login PROVIDER` first"
 
 # Called a few times a second with a status text and the elapsed seconds.

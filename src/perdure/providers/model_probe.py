@@ -145,7 +145,7 @@ def check_key(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> KeyC
 
 
 def with_api_path(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> Endpoint:
-    """Return the endpoint with /v1 behind its address, if the address has no list of models and that one has."""
+    """Return the endpoint with /v1 appended to its address, if only that address has a list of models."""
     if urlsplit(endpoint.base_url).path.rstrip("/").endswith("/v1"):
         return endpoint
     if request_listing(endpoint, time_limit_s=time_limit_s).status not in (404, 405):

@@ -84,7 +84,7 @@ class RouteCursor:
 
     @property
     def ahead(self) -> tuple[Endpoint, ...]:
-        """The endpoint of the next call and the fallbacks behind it."""
+        """The endpoint of the next call and its fallbacks."""
         return (self._endpoint, *self.route.endpoints[self._index + 1 :])
 
     def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:

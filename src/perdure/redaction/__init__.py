@@ -1,10 +1,10 @@
 """Find secrets in text and replace them, leaving everything else untouched.
 
-`secrets.py` runs four searches over a text, most of them first for a few literal bytes and only around those with exact
-patterns: for keys with their issuer's prefix (`prefixes.py`), for values of names such as `password` (`assignments.py`,
-`names.py`), for contexts that hold a secret whatever it looks like, such as an authorization header, and for passwords
-stated in a sentence (`sentences.py`). `entropy.py` decides whether a value is a placeholder, a word or random;
-`scan.py` is the text as the searches read it.
+`find_secrets` in `secrets.py` runs four searches: for keys with a known format (`prefixes.py`), for values assigned to
+names such as `password` (`assignments.py`, `names.py`), for contexts that mark a secret whatever its format, such as an
+authorization header (`secrets.py`), and for random values in a sentence about a credential (`sentences.py`).
+`entropy.py` decides whether a value is a placeholder, a word or random. `scan.py` holds the text with the byte
+positions that the searches share: a regular expression runs only where its literal bytes occur.
 """
 
 from perdure.redaction.scan import Secret

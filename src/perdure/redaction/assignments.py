@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from perdure.redaction.entropy import is_identifier
-from perdure.redaction.names import Form, Promise, is_drawn, is_harmless_token, is_secret, promise_of
+from perdure.redaction.names import Form, SecretKind, is_drawn, is_harmless_token, is_secret, kind_of_name
 from perdure.redaction.scan import ScanText, Secret
 
 _LINE_END = re.compile(r"\r?\n|(?:\\r)?\\n")
@@ -31,8 +31,8 @@ _EDGES = " \t\"'`*\\"
 class Columns:
     """Finds secrets in table columns; each table is read once, from its header row on."""
 
-    def __init__(self, page: ScanText) -> None:
-        self._text = page.text
+    def __init__(self, scan: ScanText) -> None:
+        self._text = scan.text
         self._read_to = 0
 
     def below(self, at: int) -> Iterator[Secret]:
@@ -53,12 +53,14 @@ class Columns:
         if separator is None or not _HEADER_LINE.fullmatch(header):
             return
         names = [cell for cell, _ in _cells(header, separator)]
-        columns = {i: (name, promise) for i, name in enumerate(names) if (promise := _column_promise(name))}
+        columns = {i: (name, kind) for i, name in enumerate(names) if (kind := _column_kind(name))}
         if len(names) < 2 or not columns or not all(_HEADER.fullmatch(name) or not name for name in names):
             return
         yield from self._rows(match.end(), separator, len(names), columns)
 
-    def _rows(self, at: int, separator: str, width: int, columns: dict[int, tuple[str, Promise]]) -> Iterator[Secret]:
+    def _rows(
+        self, at: int, separator: str, width: int, columns: dict[int, tuple[str, SecretKind]]
+    ) -> Iterator[Secret]:
         text = self._text
         for _ in range(_MOST_ROWS):
             ending = _LINE_END.search(text, at, at + _LONGEST_LINE)
@@ -67,19 +69,19 @@ class Columns:
             cells = list(_cells(row, separator))
             if not row or (len(cells) != width and not _BORDER.fullmatch(row)):
                 return
-            for i, (name, promise) in columns.items() if len(cells) == width else ():
+            for i, (name, kind) in columns.items() if len(cells) == width else ():
                 value, shift = cells[i]
-                if value and _is_cell_secret(name, promise, value):
-                    yield Secret(promise.value, at + shift, at + shift + len(value))
+                if value and _is_cell_secret(name, kind, value):
+                    yield Secret(kind.value, at + shift, at + shift + len(value))
             self._read_to = end
             if ending is None:
                 return
             at = ending.end()
 
 
-def _column_promise(name: str) -> Promise | None:
-    """Return how surely a header cell announces secrets; a remark in brackets is ignored: `API token (prod)`."""
-    return promise_of(_REMARK.sub("", name).strip().replace(" ", "_"))
+def _column_kind(name: str) -> SecretKind | None:
+    """Return the kind of secret that a header cell announces; a remark in brackets is ignored: `API token (prod)`."""
+    return kind_of_name(_REMARK.sub("", name).strip().replace(" ", "_"))
 
 
 def _separator(header: str) -> str | None:
@@ -102,10 +104,10 @@ def _cells(line: str, separator: str) -> Iterator[tuple[str, int]]:
         at = cell.end()
 
 
-def _is_cell_secret(name: str, promise: Promise, value: str) -> bool:
-    if promise in (Promise.PASSWORD, Promise.PHRASE):
-        return is_secret(name, promise, value, Form.BARE)
-    return is_drawn(name, promise, value)
+def _is_cell_secret(name: str, kind: SecretKind, value: str) -> bool:
+    if kind in (SecretKind.PASSWORD, SecretKind.PHRASE):
+        return is_secret(name, kind, value, Form.BARE)
+    return is_drawn(name, kind, value)
 
 
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
@@ -188,48 +190,48 @@ _OF = re.compile(
 _MARKED = re.compile(r"-{0,2}(?:\w+[=:])?(?:sha\d+|md5)[:=-]|0x[0-9a-fA-F]{40}$")
 
 
-def nearby_value(page: ScanText, at: int) -> Secret | None:
+def nearby_value(scan: ScanText, at: int) -> Secret | None:
     """Return the secret in the cell or sentence next to the name at this position; None if there is none."""
-    raw = page.raw
+    raw = scan.raw
     earliest = max(0, at - _BEHIND)
     first = max(raw.rfind(b"\n", earliest, at) + 1, earliest)
     newline = raw.find(b"\n", at, at + 40 + _AHEAD)
     if 0 <= newline < at + _HEADING:
         newline = raw.find(b"\n", newline + 12, newline + _AHEAD)
     # Most lines hold no value that was drawn at random.
-    if not page.has_mix(first, at + 40 + _AHEAD if newline < 0 else newline):
+    if not scan.has_mix(first, at + 40 + _AHEAD if newline < 0 else newline):
         return None
-    match = _nearby(page, at)
-    return None if match is not None and is_about(page.text, at) else match
+    match = _nearby(scan, at)
+    return None if match is not None and is_about(scan.text, at) else match
 
 
-def _nearby(page: ScanText, at: int) -> Secret | None:
-    text = page.text
+def _nearby(scan: ScanText, at: int) -> Secret | None:
+    text = scan.text
     rest = _REST.match(text, at)
     end = rest.end() if rest is not None else at
     is_last = _SENTENCE_END.match(text, end) is not None
     if text[end : end + 1] in _NO_NAME and not is_last:
         return None
-    before = page.raw[max(0, at - 64) : at]
+    before = scan.raw[max(0, at - 64) : at]
     start = at - len(before) + len(before.rstrip(_NAME))
     if text[start - 1 : start] == ":":
         return None
     name = text[start:end]
-    if promise_of(f"api_{name}") is None:
+    if kind_of_name(f"api_{name}") is None:
         return None  # no word before it could make this name a telling one
     name = _spoken_name(text, start, name)
-    if promise_of(name) is None:
+    if kind_of_name(name) is None:
         return None
-    if not is_last and (match := _value_behind(page, start, end, name)) is not None:
+    if not is_last and (match := _value_behind(scan, start, end, name)) is not None:
         return match
     return _value_before(text, start, name) or _value_below(text, start, end, name)
 
 
-def _value_behind(page: ScanText, start: int, end: int, name: str) -> Secret | None:
+def _value_behind(scan: ScanText, start: int, end: int, name: str) -> Secret | None:
     """Return the value after a name: the first long word with a digit, if the text between joins the two."""
-    text, at = page.text, end
-    while (mixed := _MIXED.match(page.raw, at, end + _AHEAD)) is not None:
-        at = end + len(page.raw[end : mixed.end() - 1].rstrip(_VALUE_BYTES))
+    text, at = scan.text, end
+    while (mixed := _MIXED.match(scan.raw, at, end + _AHEAD)) is not None:
+        at = end + len(scan.raw[end : mixed.end() - 1].rstrip(_VALUE_BYTES))
         value = _VALUE_RE.match(text, at)
         if value is not None:
             break
@@ -318,13 +320,13 @@ def _value_before(text: str, start: int, name: str) -> Secret | None:
 
 
 def _judge(name: str, match: re.Match[str]) -> Secret | None:
-    promise = promise_of(name)
+    kind = kind_of_name(name)
     value = match["value"].rstrip(".,;:!?)*>")
-    if promise is None or _ABOUT.search(name.replace("_", " ")) or _MARKED.match(value):
+    if kind is None or _ABOUT.search(name.replace("_", " ")) or _MARKED.match(value):
         return None
-    if not is_drawn(name, promise, value):
+    if not is_drawn(name, kind, value):
         return None
-    return Secret(promise.value, match.start("value"), match.start("value") + len(value))
+    return Secret(kind.value, match.start("value"), match.start("value") + len(value))
 
 
 _ANCHORS = (b"pass", b"pwd", b"secret", b"token", b"key", b"auth", b"cred")
@@ -361,66 +363,66 @@ class _Reading(NamedTuple):
     """A value assigned to a telling name, not yet judged to be a secret or not."""
 
     name: str
-    promise: Promise
+    kind: SecretKind
     value: str
     start: int
     form: Form
 
 
-def named_values(page: ScanText) -> Iterator[Secret]:
+def named_values(scan: ScanText) -> Iterator[Secret]:
     """Yield the values of telling names that are neither placeholders, nor code, nor plain words."""
-    done, columns = 0, Columns(page)
-    for at in _anchors(page):
+    done, columns = 0, Columns(scan)
+    for at in _anchors(scan):
         if at < done:
             continue
-        read = _read(page, at)
+        read = _read(scan, at)
         end = read.start + len(read.value) if read is not None else 0
-        if read is not None and len(read.value) >= 3 and is_secret(read.name, read.promise, read.value, read.form):
-            yield Secret(read.promise.value, read.start, end)
+        if read is not None and len(read.value) >= 3 and is_secret(read.name, read.kind, read.value, read.form):
+            yield Secret(read.kind.value, read.start, end)
             done = end
         elif len(read.value if read is not None else "") > _LONG:
             done = end  # refused as a whole: the names inside it are not names of anything
-        elif (near := nearby_value(page, at)) is not None:
+        elif (near := nearby_value(scan, at)) is not None:
             yield near
             done = max(near.end, at + 1)
         else:
             yield from columns.below(at)
-    if not page.text.isascii() and any(sign in page.text for sign in _LOCAL_SIGNS):
-        yield from _locally_named(page.text)
+    if not scan.text.isascii() and any(sign in scan.text for sign in _LOCAL_SIGNS):
+        yield from _locally_named(scan.text)
 
 
-def _anchors(page: ScanText) -> list[int]:
+def _anchors(scan: ScanText) -> list[int]:
     """Return the positions where a telling name may occur, in order."""
-    pats = (match.start() for match in _PAT.finditer(page.lower))
-    return sorted({at for anchor in _ANCHORS for at in page.positions(anchor)}.union(_ids(page), pats))
+    pats = (match.start() for match in _PAT.finditer(scan.lower))
+    return sorted({at for anchor in _ANCHORS for at in scan.positions(anchor)}.union(_ids(scan), pats))
 
 
-def _ids(page: ScanText) -> Iterator[int]:
+def _ids(scan: ScanText) -> Iterator[int]:
     """Yield the positions of names of session ids, found by their common suffix."""
-    for end in page.positions(_ID_END):
+    for end in scan.positions(_ID_END):
         for name in _ID_ANCHORS:
             at = end + len(_ID_END) - len(name)
-            if at >= 0 and page.lower.startswith(name, at):
+            if at >= 0 and scan.lower.startswith(name, at):
                 yield at
 
 
 def _locally_named(text: str) -> Iterator[Secret]:
     for match in _LOCAL.finditer(text):
         value = match["value"].rstrip(".,;:!?")
-        if is_secret("password", Promise.PASSWORD, value, Form.PROSE):
+        if is_secret("password", SecretKind.PASSWORD, value, Form.PROSE):
             yield Secret("password", match.start("value"), match.start("value") + len(value))
 
 
-def _read(page: ScanText, at: int) -> _Reading | None:
-    text = page.text
+def _read(scan: ScanText, at: int) -> _Reading | None:
+    text = scan.text
     to = _TO.match(text, at)
     if to is None:
         return None
-    before = page.raw[max(0, at - 64) : at]
+    before = scan.raw[max(0, at - 64) : at]
     start = at - len(before) + len(before.rstrip(_NAME))
     name = text[start : to.end("rest")]
-    promise = promise_of(_unescaped(text, start, name))
-    if promise is None or _is_qualified(text, start, to) or not _is_joined(text, start, to, name):
+    kind = kind_of_name(_unescaped(text, start, name))
+    if kind is None or _is_qualified(text, start, to) or not _is_joined(text, start, to, name):
         return None
     if name.lower() == "token" and is_harmless_token(
         text[max(0, start - 40) : start].rpartition(" ")[0].rpartition(" ")[2]
@@ -431,7 +433,7 @@ def _read(page: ScanText, at: int) -> _Reading | None:
         return None
     if name == "PASS" and form is not Form.SETTING:
         return None  # a test runner's verdict
-    return _value(name, promise, text, to, form)
+    return _value(name, kind, text, to, form)
 
 
 def _unescaped(text: str, start: int, name: str) -> str:
@@ -476,7 +478,7 @@ def _form(text: str, start: int, to: re.Match[str], name: str) -> Form:
     return Form.CODE
 
 
-def _value(name: str, promise: Promise, text: str, to: re.Match[str], form: Form) -> _Reading | None:
+def _value(name: str, kind: SecretKind, text: str, to: re.Match[str], form: Form) -> _Reading | None:
     at = to.end()
     quoted = _QUOTED.match(text, at) if to["tag"] is None else None
     if quoted is not None:
@@ -492,7 +494,7 @@ def _value(name: str, promise: Promise, text: str, to: re.Match[str], form: Form
             form is Form.BARE and is_identifier(value) and (after in tuple(",)]};") or "." in value)
         ):
             form = Form.CODE
-    return _Reading(name, promise, value, at, form)
+    return _Reading(name, kind, value, at, form)
 
 
 def _trimmed(value: str, form: Form) -> str:

@@ -17,8 +17,8 @@ from perdure.redaction.entropy import (
 )
 
 
-class Promise(Enum):
-    """How surely a name announces a secret, surest first."""
+class SecretKind(Enum):
+    """The kind of secret that a name announces, the most reliable names first."""
 
     PASSWORD = "password"
     PHRASE = "passphrase"
@@ -35,11 +35,11 @@ _TRAILERS = re.compile(
 )
 _PASSWORDS = ("password", "passwd", "passwort", "passcode", "passw", "pwd")
 _WHOLE = {
-    **dict.fromkeys(("pass", "pw", "sshpass"), Promise.PASSWORD),
-    **dict.fromkeys(("passphrase", "mnemonic"), Promise.PHRASE),
-    **dict.fromkeys(("credential", "credentials", "creds", "pat"), Promise.TOKEN),
+    **dict.fromkeys(("pass", "pw", "sshpass"), SecretKind.PASSWORD),
+    **dict.fromkeys(("passphrase", "mnemonic"), SecretKind.PHRASE),
+    **dict.fromkeys(("credential", "credentials", "creds", "pat"), SecretKind.TOKEN),
     **dict.fromkeys(
-        ("auth", "sid", "sessionid", "phpsessid", "jsessionid", "bearer", "jwt", "sas", "sig"), Promise.TOKEN
+        ("auth", "sid", "sessionid", "phpsessid", "jsessionid", "bearer", "jwt", "sas", "sig"), SecretKind.TOKEN
     ),
 }
 _KEYED = re.compile(
@@ -79,12 +79,12 @@ _OTHER_TOKENS = re.compile(
 )
 
 
-def promise_of(name: str) -> Promise | None:
-    """Return how surely the name announces a secret, or None."""
-    return _PROMISES[name]
+def kind_of_name(name: str) -> SecretKind | None:
+    """Return the kind of secret that the name announces, or None."""
+    return _KINDS[name]
 
 
-def _promise_of(name: str) -> Promise | None:
+def _kind_of_name(name: str) -> SecretKind | None:
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and (_TRAILERS.fullmatch(words[-1]) or words[-1].isdigit()):
         words.pop()
@@ -92,7 +92,7 @@ def _promise_of(name: str) -> Promise | None:
         return None
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if last.endswith(_PASSWORDS):
-        return Promise.PASSWORD
+        return SecretKind.PASSWORD
     if last in _WHOLE:
         is_whole = before or last not in ("pass", "pw", "pat") or name.startswith("--") or name in ("PASS", "PAT")
         return _WHOLE[last] if is_whole else None
@@ -102,16 +102,16 @@ def _promise_of(name: str) -> Promise | None:
         or _RUN_TOGETHER.fullmatch(last)
         or (last == "key" and _KEYED.fullmatch(before))
     ):
-        return Promise.SECRET
+        return SecretKind.SECRET
     if last.endswith("token"):
-        return None if _OTHER_TOKENS.fullmatch(before or last.removesuffix("token")) else Promise.TOKEN
+        return None if _OTHER_TOKENS.fullmatch(before or last.removesuffix("token")) else SecretKind.TOKEN
     if last == "key" and len(before) > 1 and before not in _OTHER_KEYS:
-        return Promise.KEY
+        return SecretKind.KEY
     return None
 
 
 _STATES = frozenset(("bad", "missing", "expected", "invalid", "use", "needs", "is", "has", "by", "client", "upload"))
-# Articles and the like, without meaning for the noun behind them.
+# Articles and the like, without meaning for the noun after them.
 _PLAIN_WORDS = frozenset(
     (
         "the",
@@ -137,7 +137,7 @@ _PLAIN_WORDS = frozenset(
 
 
 def is_harmless_key(word: str) -> bool:
-    """Whether the word before `key` shows that it is no secret: `sort key`, `public key`, `arrow key`.
+    """Whether the word before `key` shows that it is not a secret: `sort key`, `public key`, `arrow key`.
 
     False for articles and the like (`the key`), which carry no information about it.
     """
@@ -145,7 +145,7 @@ def is_harmless_key(word: str) -> bool:
 
 
 def is_harmless_token(word: str) -> bool:
-    """Whether the word before `token` shows that it is no secret: a page cursor, a unit of text or a switch."""
+    """Whether the word before `token` shows that it is not a secret: a page cursor, a unit of text or a switch."""
     return _OTHER_TOKENS.fullmatch(word.lower()) is not None and word.lower() not in _PLAIN_WORDS | _STATES
 
 
@@ -154,7 +154,7 @@ def names_an_issuer(name: str) -> bool:
     return len(_WORDS.findall(name)) > 1
 
 
-_PROMISES: Memo[str, Promise | None] = Memo(_promise_of, max_bytes=2_000_000, bytes_per_char=4)
+_KINDS: Memo[str, SecretKind | None] = Memo(_kind_of_name, max_bytes=2_000_000, bytes_per_char=4)
 
 
 _JUDGED = 400
@@ -184,31 +184,31 @@ class Form(Enum):
     PROSE = "prose"
 
 
-def is_secret(name: str, promise: Promise, whole: str, form: Form) -> bool:
+def is_secret(name: str, kind: SecretKind, whole: str, form: Form) -> bool:
     value = whole[:_JUDGED]
     if is_stand_in(value) or _INTERPOLATED.search(value) or (_CODE.search(value) and form is not Form.QUOTED):
         return False
     if _PLACE.match(value) and not (len(value) >= 32 and looks_random(value) and re.fullmatch(r"[\w+/=]+", value)):
         return False
-    if promise is Promise.PHRASE and form is Form.QUOTED and value.count(" ") >= 2:
+    if kind is SecretKind.PHRASE and form is Form.QUOTED and value.count(" ") >= 2:
         return not re.search(r"(?i)phrase|enter|your|required|[.?!]$", value)
-    if promise in (Promise.PASSWORD, Promise.PHRASE):
+    if kind in (SecretKind.PASSWORD, SecretKind.PHRASE):
         return _is_password(value, form)
     if is_uuid(value):
-        return promise is Promise.SECRET or (promise is Promise.TOKEN and names_an_issuer(name)) or name.isupper()
-    if promise is Promise.KEY:
+        return kind is SecretKind.SECRET or (kind is SecretKind.TOKEN and names_an_issuer(name)) or name.isupper()
+    if kind is SecretKind.KEY:
         is_long = len(value) >= (20 if _HEX.fullmatch(value) or form is Form.CODE else 12)
         return is_long and is_random(value) and not (form is Form.CODE and "." in value)
     if form is Form.CODE and is_identifier(value):
         return len(value) >= 16 and looks_random(value)
     if (
-        promise is Promise.SECRET
+        kind is SecretKind.SECRET
         and form is Form.SETTING
         and len(value) >= 8
         and (value.isalnum() or not re.search("key|secret|token", value))
     ):
         return True
-    if promise is Promise.SECRET and form is Form.QUOTED and value.isdigit():
+    if kind is SecretKind.SECRET and form is Form.QUOTED and value.isdigit():
         return len(value) >= 14 and "12345678" not in value
     if " " in value:
         return False
@@ -250,15 +250,15 @@ def _is_password(value: str, form: Form) -> bool:
     )
 
 
-def is_drawn(name: str, promise: Promise, value: str) -> bool:
+def is_drawn(name: str, kind: SecretKind, value: str) -> bool:
     """Whether a value near its name, not directly after it, is a secret: it must look randomly generated."""
-    if not is_secret(name, promise, value, Form.QUOTED) or is_filler(value):
+    if not is_secret(name, kind, value, Form.QUOTED) or is_filler(value):
         return False
     if is_uuid(value):
         return True
     if is_identifier(value) and "." in value:
         return False
-    if promise is Promise.KEY and " " in name and _HEX.fullmatch(value):
+    if kind is SecretKind.KEY and " " in name and _HEX.fullmatch(value):
         return False  # "the shard key is 9f86d081…": any word can precede `key` in prose
     return len(value) >= 12 and is_random(value)
 

@@ -235,7 +235,7 @@ _OBJECT_WORDS = """
 sha sha1 sha224 sha256 sha384 sha512 md5 crc crc32 blake2 blake2b blake3 h1 sri hash digest checksum etag hmac
 fingerprint integrity commit rev ref refs tree blob object obj git branch tag patch diff build builds ci cd run runs
 job jobs task tasks step steps stage pipeline workflow worker cache cached deps dependencies modules node npm pip yarn
-env dpl pnpm maven gradle cargo target bundle chunk chunks asset assets index main vendor vendors app page pages
+env dpl pnpm maven gradle cargo target bundle chunk chunks asset assets index main vendor vendors app scan pages
 layout route static style styles css js lib libs module polyfills runtime framework webpack vite image images img
 photo video audio media file files doc docs document folder dir path tmp temp backup snapshot dump log logs trace
 traces span request req response resp res reply msg message messages chat chatcmpl cmpl completion conversation conv
@@ -407,7 +407,7 @@ _SPLITS = {ord(sign): _JOINED[:64] + sign.encode() for sign in ".+"}
 _SHORTEST_KEY = 18
 # No key is longer than this, its first characters show its kind, and this much refused is skipped as a whole.
 _LONGEST_KEY, _JUDGED, _LONG = 32_768, 200, 64
-# A marker may occur in the short rest of a key behind its last run.
+# A marker may occur in the short rest of a key after its last run.
 _MARK_BEHIND = 14
 # Past this, a run within encoded data is looked at only where it begins.
 _ENCODED = 4096
@@ -456,23 +456,23 @@ def _telling() -> re.Pattern[str]:
     return re.compile(rf"(?=[A-Za-z_-]*+[0-9])|{_heads().pattern}")
 
 
-def prefixed_keys(page: ScanText) -> Iterator[Secret]:
+def prefixed_keys(scan: ScanText) -> Iterator[Secret]:
     """Yield every key whose prefix is in the table, except chance matches inside encoded data."""
-    telling, text, raw, done = _telling().match, page.text, page.raw, 0
-    for start, end in page.runs:
+    telling, text, raw, done = _telling().match, scan.text, scan.raw, 0
+    for start, end in scan.runs:
         if end - start < _SHORTEST_KEY:
             continue
         between = raw[start - 1] if start else 0
         tells = telling(text, start)
         if tells is None and between not in _BEFORE_LETTERS:
             continue  # a name with neither a digit nor a head, most likely
-        if page.is_inside_blob(start):
+        if scan.is_inside_blob(start):
             continue
         at = start
         if between in _JOINTS:
             before = raw[max(done, start - _LOOK_BACK) : start]
             at = start - len(before) + len(before.rstrip(_JOINED))
-        if end - start > _ENCODED and page.is_inside_blob(start + 1):
+        if end - start > _ENCODED and scan.is_inside_blob(start + 1):
             end = start + _LONG
         at = max(at, done)
         for key in _keys_within(text, at, end):
@@ -483,7 +483,7 @@ def prefixed_keys(page: ScanText) -> Iterator[Secret]:
             if issued is not None:
                 yield issued
                 at = issued.end
-        # The end of a run that is no key may be the head of one that goes on behind a sign: `_gitlab_session=…`.
+        # The end of a run that is not a key may be the head of one that continues after a sign: `_gitlab_session=…`.
         done = max(at, end - _LONGEST_HEAD)
 
 
@@ -505,7 +505,7 @@ def _issued(raw: bytes, text: str, start: int, end: int, done: int) -> Secret | 
 
 
 def _signed_key(text: str, start: int, end: int) -> Secret | None:
-    """Return the token behind an issuer or id and a separator such as `.`, `:` or `~`, prefix included; else None."""
+    """Return the token after an issuer or id and a separator such as `.`, `:` or `~`, prefix included; else None."""
     if end - start < _LONG_AFTER_DOT or text.startswith("eyJ", start) or not _is_mixed(text[start:end]):
         return None
     prefix = _VERSION_OR_ID.search(text, max(0, start - 20), start)
@@ -520,7 +520,7 @@ def _signed_key(text: str, start: int, end: int) -> Secret | None:
 
 
 def _dotted_prefix_key(text: str, start: int, end: int) -> Secret | None:
-    """Return a long random run after a short prefix and a dot (`sk.…`, `sl.u.…`); public keys (`pk.eyJ…`) are none."""
+    """Return a long random run after a short prefix and a dot (`sk.…`, `sl.u.…`); not a public key (`pk.eyJ…`)."""
     prefix = _DOTTED_PREFIX.search(text, max(0, start - 9), start)
     if prefix is None or end - start < _LONG_AFTER_DOT or text.startswith("eyJ", start):
         return None
@@ -549,7 +549,7 @@ def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
         if key is not None:
             yield key
         if key is not None or read - at > _LONG:
-            at = read  # what was read and refused is not read again, or a text of nothing but heads would take for ever
+            at = read  # rejected text is not read again: a text of prefixes alone would take quadratic time
 
 
 def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:

@@ -1,4 +1,4 @@
-"""The text as the secret searches see it: one byte per character, so that positions agree and byte searches apply."""
+"""The text that the secret searches share, as a string and as one byte per character, so that positions agree."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Find secrets in a text and replace them.
 
-Four searches: for keys that carry their issuer's prefix (`prefixes.py`), for values of telling names
-(`assignments.py`), for random values in a sentence about a credential (`sentences.py`), and, here, for contexts that
-hold a secret whatever its format: URLs, authorization headers, cookies, private key blocks.
+Combines the searches of `prefixes.py`, `assignments.py` and `sentences.py` with the one defined here, for contexts that
+mark a secret whatever its format: URLs, signatures, authorization headers, cookies, private key blocks and commands.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from perdure.redaction.assignments import named_values
 from perdure.redaction.entropy import MARK, class_switches, is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
 from perdure.redaction.prefixes import prefixed_keys
 from perdure.redaction.scan import ScanText, Secret, may_begin
-from perdure.redaction.sentences import spoken_secrets
+from perdure.redaction.sentences import sentence_secrets
 
 _URL_LOGIN = re.compile(
     r"://(?P<user>[^\s/:@\"'<>`\\()\[\]?#]{0,80}):(?P<password>[^\s/\"'<>`\\()?]{1,200})@(?=[\w\[.$\-{*<%])"
@@ -92,29 +91,29 @@ _COMMANDS = (
 _AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])")
 
 
-def placed_secrets(page: ScanText) -> Iterator[Secret]:
-    """Yield secrets recognised by their context: URLs, authorization headers, cookies, private key blocks."""
-    # Most texts have none of these places, so each search begins with a look for its mark.
-    yield from _in_urls(page)
-    yield from _signatures(page)
-    yield from _in_headers(page)
-    yield from _in_cookies(page)
-    if b"-----BEGIN " in page.raw:
-        yield from _key_blocks(page)
-    yield from _in_commands(page)
-    if b"~" in page.raw:
-        yield from _azure_secrets(page)
-    yield from _app_tokens(page)
+def contextual_secrets(scan: ScanText) -> Iterator[Secret]:
+    """Yield secrets recognised by their context, such as a URL, an authorization header or a private key block."""
+    # Most texts have none of these contexts, so each search first looks for its literal bytes.
+    yield from _in_urls(scan)
+    yield from _signatures(scan)
+    yield from _in_headers(scan)
+    yield from _in_cookies(scan)
+    if b"-----BEGIN " in scan.raw:
+        yield from _key_blocks(scan)
+    yield from _in_commands(scan)
+    if b"~" in scan.raw:
+        yield from _azure_secrets(scan)
+    yield from _app_tokens(scan)
 
 
-def _in_urls(page: ScanText) -> Iterator[Secret]:
-    for match in chain(page.matches(b"://", _WEBHOOK), page.matches(b"hooks.slack", _BARE_WEBHOOK)):
+def _in_urls(scan: ScanText) -> Iterator[Secret]:
+    for match in chain(scan.matches(b"://", _WEBHOOK), scan.matches(b"hooks.slack", _BARE_WEBHOOK)):
         if not is_stand_in(match["secret"]) and _is_webhook_secret(match["secret"]):
             yield Secret("webhook", *match.span("secret"))
-    for match in page.matches(b"://", _URL_LOGIN):
+    for match in scan.matches(b"://", _URL_LOGIN):
         if not _is_url_stand_in(match["password"]):
             yield Secret("url-password", *match.span("password"))
-    for match in page.matches(b"://", _URL_TOKEN):
+    for match in scan.matches(b"://", _URL_TOKEN):
         if looks_random(match["token"]):
             yield Secret("url-token", *match.span("token"))
 
@@ -126,16 +125,16 @@ def _is_webhook_secret(path: str) -> bool:
     return path.isalnum() and class_switches(path) >= 2 and not is_wordy(path)
 
 
-def _app_tokens(page: ScanText) -> Iterator[Secret]:
-    for match in chain(page.matches(b"|", _APP_TOKEN), page.matches(b"%7c", _APP_TOKEN)):
+def _app_tokens(scan: ScanText) -> Iterator[Secret]:
+    for match in chain(scan.matches(b"|", _APP_TOKEN), scan.matches(b"%7c", _APP_TOKEN)):
         at = match.start()
-        if _APP_ID.search(page.text, max(0, at - 18), at) and looks_random(match["secret"]):
+        if _APP_ID.search(scan.text, max(0, at - 18), at) and looks_random(match["secret"]):
             yield Secret("app-token", *match.span("secret"))
 
 
-def _signatures(page: ScanText) -> Iterator[Secret]:
-    text = page.text
-    for signed in page.matches(b"sig", _SIGNATURE):
+def _signatures(scan: ScanText) -> Iterator[Secret]:
+    text = scan.text
+    for signed in scan.matches(b"sig", _SIGNATURE):
         if text[max(0, signed.start() - 6) : signed.start()].lower().endswith(("?", "&", ";", "x-amz-", "-goog-")):
             yield Secret("signature", *signed.span("value"))
 
@@ -147,20 +146,20 @@ def _is_url_stand_in(password: str) -> bool:
     return is_stand_in(password) or (password.isupper() and is_wordy(password)) or password.startswith(("{", "%"))
 
 
-def _in_headers(page: ScanText) -> Iterator[Secret]:
-    for match in page.matches(b"auth", _HEADER):
+def _in_headers(scan: ScanText) -> Iterator[Secret]:
+    for match in scan.matches(b"auth", _HEADER):
         if _is_credential(match["scheme"], match["value"]):
             yield Secret("authorization", *match.span("value"))
-    for match in page.matches(b"bearer", _BEARER):
+    for match in scan.matches(b"bearer", _BEARER):
         if not is_stand_in(match["value"]) and looks_random(match["value"]):
             yield Secret("bearer", *match.span("value"))
-    for match in page.matches(b"basic", _BASIC):
+    for match in scan.matches(b"basic", _BASIC):
         if _is_login(match["value"]):
             yield Secret("basic-auth", *match.span("value"))
 
 
 def _is_credential(scheme: str | None, value: str) -> bool:
-    """Whether the value of an Authorization header is a secret; some schemes reveal none, or are found otherwise."""
+    """Whether the value of an Authorization header is a secret; some schemes send none, `basic` has its own search."""
     if (
         is_stand_in(value)
         or "://" in value
@@ -181,9 +180,9 @@ def _is_login(value: str) -> bool:
     return bool(colon and password) and (user + password).isprintable() and not is_stand_in(password)
 
 
-def _in_cookies(page: ScanText) -> Iterator[Secret]:
-    for match in page.matches(b"cookie", _COOKIES):
-        for pair in _PAIR.finditer(page.text, *match.span("pairs")):
+def _in_cookies(scan: ScanText) -> Iterator[Secret]:
+    for match in scan.matches(b"cookie", _COOKIES):
+        for pair in _PAIR.finditer(scan.text, *match.span("pairs")):
             value = pair["value"]
             if is_stand_in(value) or not any(c.isdigit() for c in value):
                 continue
@@ -191,9 +190,9 @@ def _in_cookies(page: ScanText) -> Iterator[Secret]:
                 yield Secret("cookie", *pair.span("value"))
 
 
-def _key_blocks(page: ScanText) -> Iterator[Secret]:
-    text = page.text
-    for opening in page.matches(b"-----begin", _OPENING):
+def _key_blocks(scan: ScanText) -> Iterator[Secret]:
+    text = scan.text
+    for opening in scan.matches(b"-----begin", _OPENING):
         start = opening.end()
         other = text.find("-----BEGIN", start, start + _LONGEST_BLOCK)
         end = text.find("-----END", start, other if other >= 0 else start + _LONGEST_BLOCK)
@@ -223,31 +222,31 @@ def _is_key_body(body: str) -> bool:
     return bool(re.fullmatch(r"(?:[A-Za-z0-9+/=]|\s|\\n)+", body)) and len(body) >= 6 and any(c.isdigit() for c in body)
 
 
-def _in_commands(page: ScanText) -> Iterator[Secret]:
+def _in_commands(scan: ScanText) -> Iterator[Secret]:
     for word, pattern in _COMMANDS:
-        for match in page.matches(word, pattern):
+        for match in scan.matches(word, pattern):
             if not _is_url_stand_in(match["password"]):
                 yield Secret("command-password", *match.span("password"))
 
 
-def _azure_secrets(page: ScanText) -> Iterator[Secret]:
+def _azure_secrets(scan: ScanText) -> Iterator[Secret]:
     # A single character is found in a tenth of the time that two take, `Q~` here.
-    for match in page.matches(b"~", _AZURE, back=5):
-        if may_begin(page.text, match.start()):
+    for match in scan.matches(b"~", _AZURE, back=5):
+        if may_begin(scan.text, match.start()):
             yield Secret("azure-client-secret", *match.span())
 
 
-# Between texts that are looked at together: no name, value or key goes on across it.
+# Separates texts that are searched together: no name, value or key spans it.
 _APART = "\n\n\0\n\n"
 
 
 def find_secrets(text: str) -> list[Secret]:
     """Return every secret in the text, in order and without overlaps; never raises."""
-    page = ScanText(text)
-    secrets = [*prefixed_keys(page), *named_values(page), *placed_secrets(page)]
-    # The other searches know the kind of what they find, and where exactly it begins.
+    scan = ScanText(text)
+    secrets = [*prefixed_keys(scan), *named_values(scan), *contextual_secrets(scan)]
+    # The other searches know the kind and the exact start of a secret, so they take precedence.
     ends = sorted((s.end, s.start) for s in secrets)
-    secrets += [s for s in spoken_secrets(page) if not _overlaps(ends, s)]
+    secrets += [s for s in sentence_secrets(scan) if not _overlaps(ends, s)]
     secrets.sort(key=lambda s: (s.start, -s.end, not s.visible_prefix))
     apart: list[Secret] = []
     for secret in secrets:
@@ -270,15 +269,15 @@ def find_secrets(text: str) -> list[Secret]:
 
 
 def _overlaps(spans: list[tuple[int, int]], secret: Secret) -> bool:
-    """Whether a secret overlaps the first of some spans, each its end and its start, that ends behind its start."""
+    """Whether a secret overlaps one of the spans, which are sorted (end, start) pairs without overlaps."""
     at = bisect_right(spans, (secret.start, len(spans) and spans[-1][0]))
     return at < len(spans) and spans[at][1] < secret.end
 
 
 def redact(text: str) -> str:
     """Return the text with every secret replaced by its recognisable start and [REDACTED]; idempotent."""
-    # Taking one secret out can bring another to light beside it, so look again until there is none. Every round
-    # takes at least one character that no later round can bring back, so this ends; mostly after the first look.
+    # Replacing one secret can expose another next to it, so search again until there is none. Every round removes at
+    # least one character that no later round restores, so this ends, mostly after the first search.
     while secrets := find_secrets(text):
         pieces, at = [], 0
         for secret in secrets:

@@ -1,7 +1,7 @@
-"""Secrets in a sentence that speaks of a credential: a random value near the word for one, in any of many languages.
+"""Secrets in a sentence about a credential: a random value near a word for one, in about 25 languages.
 
-The value is found first, by its looks, and then the word: few texts hold random values, and one look serves all
-languages.
+Random-looking values are searched first, then the words near them: few texts have such values, and their search is the
+same for all languages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perdure.redaction.entropy import is_filler, is_stand_in, is_uuid, is_wordy,
 from perdure.redaction.names import is_harmless_key, is_harmless_token, is_random
 from perdure.redaction.scan import SHORTEST_RUN, ScanText, Secret
 
-# Words for what opens something. Endings differ by case and number, so that stems are open where a language has them.
+# Words for a credential. Stems are open in languages whose endings differ by case and number.
 _OPENS = r"""
 tokens?|secrets?|passwords?|passwd|passphrases?|passcode|pwd?|credentials?|creds|pat|jwt
 |(?:[^\W\d_]*)(?:passwort|kennwort)\w{0,2}|zugangsdaten|jetons?|mots?\ de\ passe|contrase[ñn]as?|senhas?
@@ -21,7 +21,7 @@ tokens?|secrets?|passwords?|passwd|passphrases?|passcode|pwd?|credentials?|creds
 |salasana\w{0,3}|hesl[oaue]\w{0,2}|parol[aeo]\w{0,2}|[şs]ifre\w{0,4}|jelszó\w{0,3}|kata\ sandi|mật\ khẩu|gettone
 |密[码碼钥鑰]|秘[钥鑰]|口令|令牌|トークン|パスワード|シークレット|비밀번호|토큰|패스워드|비밀키|كلمة\ المرور|סיסמה
 """
-# Words for a key, which may open something or find it.
+# Words for a key, which may be a credential or the name of a stored item.
 _KEYS = r"""
 keys?|(?:[^\W\d_]*)schlüssel\w{0,2}|clés?|claves?|chaves?|chiav[ei]|sleutels?|klucz\w{0,3}|ключ\w{0,3}|nyckel\w{0,2}
 |nøgle\w{0,2}|nøkkel\w{0,2}|avain|avaime\w{1,3}|kl[ií]č\w{0,2}|kľúč\w{0,2}|kulcs\w{0,2}|kunci|anahtar\w{0,3}|chei[ea]\w{0,2}
@@ -61,7 +61,7 @@ _OTHER = re.compile(
     r"|ssh|ssh-rsa|gpg|pgp|rsa|kms|apt|pubkey|keyserver|keyring|known_hosts|host|licen[cs]e[ds]?|integrity|lockfile)(?![^\W_])",
     re.IGNORECASE,
 )
-# A key that finds something: where it is, and what is done with it there.
+# Words near a key that is the name of a stored item: where the item is, and what is done with it.
 _FINDS = re.compile(
     r"(?<![^\W_])(?:stored?|stores|redis|memcached?|etcd|consul|s3|gcs|r2|bucket|objects?|rows?|records?|items?|entry|entries"
     r"|look(?:s|ed)?[ ]?ups?|evict(?:s|ed|ing)?|insert(?:s|ed|ing)?|duplicates?|shards?|partitions?|tables?|columns?"
@@ -71,7 +71,7 @@ _FINDS = re.compile(
     r"|(?-i:DEL|HGET|HSET|SET|GET|PUT|SCAN|SETEX|EXPIRE))(?![^\W_])",
     re.IGNORECASE,
 )
-# Before `key`: where something lies, not what is used.
+# Before `key`: the location of an item, not the use of a credential.
 _PLACED = re.compile(
     r"(?:under|at|by|for|of|in|per|on|from|unter|sous|bajo|sob|sotto)[ ]+(?:the[ ]+|each[ ]+)?$", re.IGNORECASE
 )
@@ -98,24 +98,24 @@ _STEM = re.compile(
 _DRAWN = re.compile(rb"[0-9][A-Za-z]+[0-9]|[a-z][A-Z]+[a-z]{1,3}[A-Z]+[a-z]|[A-Z]{2}[a-z]{1,3}[A-Z]|[0-9][a-z]*[A-Z]")
 
 
-def spoken_secrets(page: ScanText) -> Iterator[Secret]:
+def sentence_secrets(scan: ScanText) -> Iterator[Secret]:
     """Yield random-looking values next to a word for a credential in the same sentence."""
     done = 0
-    for start, end in page.mixed_runs:
+    for start, end in scan.mixed_runs:
         if start < done or end - start > _LONGEST:
             continue
-        if _DRAWN.search(page.raw, start, end) is None:
+        if _DRAWN.search(scan.raw, start, end) is None:
             continue
-        if _STEM.search(page.lower, max(0, start - _BEFORE), start) or _STEM.search(page.lower, end, end + 2 * _AFTER):
-            secret = _secret_at(page, start)
+        if _STEM.search(scan.lower, max(0, start - _BEFORE), start) or _STEM.search(scan.lower, end, end + 2 * _AFTER):
+            secret = _secret_at(scan, start)
             if secret is not None:
                 yield secret
                 done = secret.end
 
 
-def _secret_at(page: ScanText, at: int) -> Secret | None:
-    text = page.text
-    lead = page.raw[max(0, at - _LONGEST) : at]
+def _secret_at(scan: ScanText, at: int) -> Secret | None:
+    text = scan.text
+    lead = scan.raw[max(0, at - _LONGEST) : at]
     start = at - len(lead) + len(lead.rstrip(_EDGE))
     # In `key=value` and `key:value` the sign belongs to the noun.
     named = re.match(r"[^\W\d_]{2,14}[=:](?=[^=:/])", text[start : at + 1])
@@ -133,7 +133,7 @@ def _secret_at(page: ScanText, at: int) -> Secret | None:
         return None
     first, last = _sentence(text, start, start + len(value))
     before, after = text[first:start], text[start + len(value) : last]
-    if _has_noun(before, after, value) and not page.is_inside_blob(start):
+    if _has_noun(before, after, value) and not scan.is_inside_blob(start):
         return Secret("credential", start, start + len(value))
     return None
 
@@ -174,7 +174,7 @@ def _names_the_value(before: str, noun: re.Match[str], after: str, value: str) -
         return False
     if not _is_plain(value):
         return True
-    # A hash or an id may be a key that finds something: the sentence must say that it is used, or whose it is.
+    # A hash or an id may be the name of an item: the sentence must say that it is used, or whose it is.
     lead, sign = before[: noun.start()], before[noun.end() : noun.end() + 1]
     is_field = sign == "=" or (sign == ":" and (lead != "" or _SLUG.fullmatch(value)) and not lead.strip(" -"))
     return not is_field and not _PLACED.search(lead)

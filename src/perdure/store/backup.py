@@ -16,7 +16,7 @@ from perdure.store.outputs import BlobStore, outputs_folder
 
 
 def write_backup(database: Database, blobs: BlobStore, target: Path) -> None:
-    """Write a complete backup to `target` with its outputs beside it, removing leftovers of an interrupted backup.
+    """Write a complete backup to `target` with its outputs next to it, removing leftovers of an interrupted backup.
 
     Raises StoreUnavailable.
     """

@@ -42,7 +42,7 @@ class ChangeFeed:
             if current == cursor:
                 return ChangeSet(cursor)
             deletions_now, position_now = _parse_cursor(current)
-            # Ids of deleted rows may be reused, and a restored database may be behind the cursor.
+            # Ids of deleted rows may be reused, and a restored database may be older than the cursor.
             if self._positions.is_ahead(position, position_now) or deletions != deletions_now:
                 return ChangeSet(current, is_reload_needed=True)
             return ChangeSet(current, tuple(self._changed(tx, position, visibility)))

@@ -286,7 +286,7 @@ class ChainReader:
 def _column_problem(
     message: Message, created_at: object, body: object, encoding: object, kind: object, key: object, chained: object
 ) -> str:
-    """Describe a column beside the body that cannot be what was stored; empty if there is none."""
+    """Describe a column that cannot have been stored with this body; empty if there is none."""
     if kind not in _COMMON_KINDS and kind != ("system" if message.role == "developer" else message.role):
         return f"has the kind {to_text(kind)!r}, which a message with the role {message.role} cannot have"
     # Without loops over all columns: this is asked about every message of a history.

@@ -64,7 +64,7 @@ class InboundMessage:
     platform: str
     user: AnyUser
     chat: str
-    # None: the turn goes on with what `options` brings.
+    # None: the turn continues with what `options` brings.
     content: str | Mapping[str, Any] | None
     scopes: tuple[str, ...] = ()
     key: str | None = None
@@ -239,7 +239,7 @@ class MessageInbox:
         )
 
     def orphans(self, *, is_dead: Callable[[str], bool] = lambda owner: False) -> list[QueuedMessage]:
-        """Return pending messages whose lease expired or whose owner is dead, oldest first."""
+        """Return the messages without a result whose lease expired or whose owner is dead, oldest first."""
 
         def look(tx: Transaction) -> list[Row]:
             owners = [r[0] for r in tx.rows("SELECT DISTINCT owner FROM inbox WHERE state <> 'done'")]

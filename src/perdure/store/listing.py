@@ -116,7 +116,7 @@ class ListOrder:
 
     @property
     def sql(self) -> tuple[str, str]:
-        """The JOIN that computes the figure, and the ORDER BY terms; without a figure counts as the least."""
+        """The JOIN that computes the figure to order by, and the ORDER BY terms; no figure sorts below every figure."""
         figure = _PLAIN_ORDERS.get(self.by, "COALESCE(f.figure, -1)")
         join = f" LEFT JOIN ({ORDER_SQL[self.by]}) f ON f.conversation = c.id" if self.by in ORDER_SQL else ""
         return join, f"{figure} {'ASC' if self.is_ascending else 'DESC'}, {_NEWEST_FIRST}"

@@ -1,6 +1,6 @@
 """Tool outputs too large for the context: complete, paged and searchable until their conversation is deleted.
 
-The text is in a blob store: an interface, and files beside the database. Blob paths consist of generated ids only, so
+The text is in a blob store: an interface, and files next to the database. Blob paths consist of generated ids only, so
 no text from a model can choose where a file is written.
 """
 
@@ -70,7 +70,7 @@ class BlobStore(Protocol):
 
 
 class FileBlobStore:
-    """Blobs in a folder beside the database file, with owner-only permissions."""
+    """Blobs in a folder next to the database file, with owner-only permissions."""
 
     def __init__(self, database: Path) -> None:
         self._folder = outputs_folder(database)
@@ -259,7 +259,7 @@ class OutputStore:
     def replace(self, output_id: str, new: str) -> None:
         """Replace the text of an output, for `scrub`.
 
-        The new blob is written beside the old one and the row switches over, so that a crash leaves either one intact.
+        The new blob is written next to the old one and the row switches over, so that a crash leaves either one intact.
         """
         row = self._row(output_id)
         owner, path = row[1], row[-1]
@@ -288,7 +288,7 @@ class OutputStore:
         self.finish_erasing()
 
     def finish_erasing(self) -> None:
-        """Remove replaced blobs, including those a crash left behind: they contain what was scrubbed."""
+        """Remove replaced blobs, including those a crash left: they contain what was scrubbed."""
         pending = ScopedState(self._context, _ERASING)
         for path in pending.list_keys():
             # A damaged entry must not keep the store from opening; `Verifier` reports it.

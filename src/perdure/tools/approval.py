@@ -3,7 +3,7 @@
 Approval is needed for shell commands in which `shell_safety` detects a risk, files written outside the workspace,
 credentials read, and tools marked dangerous. An answer applies to a *kind* of risk ("git-push", "database",
 "tool:deploy"), not to one command: "once" for this call, "session" for the lifetime of the guard, "always" stored for
-the user. A few far-reaching kinds are asked every time (`Kind.is_lasting`). Without an approver the call is denied, and
+the user. A few far-reaching kinds are asked about every time. Without an approver the call is denied, and
 the model reads why and what to do instead. Before any of this, the permission mode and rules are held against the call
 (`tools.permissions`).
 """

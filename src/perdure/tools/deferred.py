@@ -19,7 +19,7 @@ from perdure.tools.tool import FIND_TOOLS, Tool, ToolRegistry, tool_from_functio
 from perdure.tools.tool_search import SEPARATOR, ToolFinder, first_words, split_name
 
 TOOLSET = "tools by need"
-# Sent whole, whatever the size: the tools that Perdure brings, and those of the context engine.
+# Never deferred: the built-in tools, and those of the context engine.
 CORE_TOOLSETS = frozenset(
     {
         "terminal",

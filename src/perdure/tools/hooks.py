@@ -64,7 +64,7 @@ class Hooks:
     # Called in a worker thread; for one that is prepared in the background, when its preparation begins.
     pre_compact: list[PreCompact] = field(default_factory=list)
     post_compact: list[PostCompact] = field(default_factory=list)
-    # A hook around a compaction that takes longer is left behind: the conversation waits for it.
+    # Timeout of a hook around a compaction, for which the conversation waits.
     compaction_limit_s: float = 30.0
 
     def stop_reason(self, call: ToolCall, arguments: Mapping[str, Any]) -> str | None:

@@ -89,7 +89,7 @@ class JsonTooLarge(Exception):
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON strictly: NaN and Infinity are none. Raises ValueError, JsonTooLarge."""
+    """Parse JSON strictly, without NaN and Infinity. Raises ValueError, JsonTooLarge."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -102,7 +102,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 class _NotJson(ValueError):
-    """Raised for a JavaScript constant that is no JSON value, such as NaN."""
+    """Raised for a JavaScript constant that is not JSON, such as NaN."""
 
 
 def _refuse_constant(name: str) -> Any:

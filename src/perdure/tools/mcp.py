@@ -353,7 +353,7 @@ class _McpConnection:
         except ToolError:
             if not self._has_lost_session:
                 raise
-        # A call that ran beside this one may have opened the new session already.
+        # A concurrent call may have opened the new session already.
         if self._client is client:
             await self.close()
         return await self._call_tool(await self._connected_client(), tool, arguments)

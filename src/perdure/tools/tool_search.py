@@ -1,4 +1,4 @@
-"""Find a tool by what it does: the search behind `find_tools`.
+"""The search of `find_tools`: rank tools by what they do.
 
 A request in plain words is compared with names, descriptions and parameters of the tools. Their words and meaning are
 scored by `ScoreTexts`; the verbs of request and name (list, create, delete, …) and a server that the request names

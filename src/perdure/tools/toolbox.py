@@ -127,7 +127,7 @@ class ToolSources:
     environment: Mapping[str, str] = field(default_factory=dict)
     outputs: Outputs | None = None
     search: Search | None = None
-    # The whole log, for `lcm_grep` and its kin; None where they are not offered.
+    # The whole log, for the `lcm_*` tools; None if they are not offered.
     log: LogBrowser | None = None
     context: ContextControl | None = None
     memory: Memory | None = None
@@ -137,14 +137,14 @@ class ToolSources:
     approver: Approver | None = None
     # Stores "always" answers; with None they last as long as the process.
     approvals: KeyValue | None = None
-    # Keeps files from before they are changed.
+    # Copies files before they are changed.
     checkpoints: Checkpoints | None = None
     copies: WorkspaceCopies | None = None
     # The mode and rules; with None those of the settings.
     permissions: Permissions | None = None
-    # Finds tools by what they do; with None all schemas are sent.
+    # Ranks tools for `find_tools`; with None all schemas are sent.
     rank: ScoreTexts | None = None
-    # Read long pages and search hits; with None these are shown as they are.
+    # Answer questions from long pages and search hits; with None these are returned unchanged.
     auxiliary: AuxiliaryModels | None = None
     # The MCP servers that agents of one user share.
     mcp: McpPool = field(default_factory=McpPool)

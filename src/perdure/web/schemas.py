@@ -220,7 +220,7 @@ class MessageRow(BaseModel):
     refused_by: str | None
     # Of an answer whose call ended early: "interrupted" by a person, or the kind of error; else null.
     cut_off: str | None
-    # completed · failed · refused · interrupted; null for what is no tool's result.
+    # completed · failed · refused · interrupted; null unless it is a tool result.
     state: str | None
     exit_code: int | None
     seconds: float | None

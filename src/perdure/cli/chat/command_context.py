@@ -111,7 +111,7 @@ class ChatCommandContext:
         # Notices about a resumed conversation: why it is this one, its model and its mode.
         self.resume_notes: tuple[str, ...] = ()
         self._notes = tuple(notes)
-        # Whether the conversation at hand had a scripted model, and no real one is chosen for it yet.
+        # Whether this conversation had a scripted model, and no real one is chosen for it yet.
         self.needs_model = False
         # Report a wrong id before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
@@ -154,7 +154,7 @@ class ChatCommandContext:
 
     @property
     def has_configured_window(self) -> bool:
-        """Whether a configured `model.context_length` is about the model at hand, not about one left with /model."""
+        """Whether a configured `model.context_length` applies to the current model, not to one replaced with /model."""
         return self._model_name is None or self.agent.endpoint.model == self.settings.model.name
 
     def _with_own_address(self, session_id: str) -> Settings:
@@ -175,7 +175,7 @@ class ChatCommandContext:
     def _with_own_model(self, session_id: str) -> Settings:
         """Name the model of a resumed conversation in the settings where their `context_length` is meant for it.
 
-        It is where no model is configured beside it, or where this run was called with it; and at that address alone.
+        It does if no model is configured with it, or if this run was called with it; and only at that address.
         """
         configured = self._loaded.settings.model
         is_other = configured.name is not None and "model.context_length" not in self.flags
@@ -239,7 +239,7 @@ class ChatCommandContext:
             return SCRIPT_ENDED
         name = self._stored_model(session_id)
         if name is None:
-            # A model to try things out with is no choice: whatever is configured by now is better.
+            # The demo's scripted model is not a choice: prefer whatever is configured by now.
             model = self.store.conversations.session(session_id).route.model
             is_other = bool(model) and model != present.model
             return f"This conversation was with {model}; {present.model} goes on." if is_other else ""

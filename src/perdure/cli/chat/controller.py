@@ -190,7 +190,7 @@ def mode_command(surface: ChatCommandContext) -> Command:
 
 
 Write = Callable[[str], None]
-# How long the last events of a turn may lag behind its end.
+# How long after the end of a turn its last events may arrive.
 _LAG_S = 5.0
 _LEASE_POLL_S = 0.2
 

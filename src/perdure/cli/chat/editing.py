@@ -100,7 +100,7 @@ class ChatCompleter(Completer):
 
 _JOINER = "\u200d"
 _FLAG_LETTERS = range(0x1F1E6, 0x1F200)
-# Skin tones, and the tags behind a flag.
+# Skin tones, and the tags after a flag.
 _MODIFIERS = (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080))
 
 

@@ -37,7 +37,7 @@ _BARE_COMMANDS = {"exit": "/quit", "quit": "/quit", ":q": "/quit", "help": "/hel
 
 
 def as_command(line: str) -> str:
-    """Return the command that a line means which is nothing but one of these words; any other line unchanged."""
+    """Return the command for a line that consists of one of these words; any other line unchanged."""
     return _BARE_COMMANDS.get(line.strip().lower(), line)
 
 
@@ -238,7 +238,7 @@ def _is_part(paste: str, text: str) -> bool:
 
 
 def _overlaps_paste(mark: re.Match[str], text: str, pasted: Sequence[str]) -> bool:
-    """Whether a part of the path was pasted, behind an `@` that was typed or pasted on its own."""
+    """Whether a part of the path was pasted, after an `@` that was typed or pasted on its own."""
     for piece in (p.strip() for p in pasted):
         at = text.find(piece, max(0, mark.start() - len(piece) + 1)) if piece else -1
         while 0 <= at < mark.end():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _MANY_LINES = 30
 _FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})(.*)$")
 _ITEM = re.compile(r"^(?:[-*+]|\d{1,9}[.)])\s")
-# Two stars that open bold words, with no closing ones behind them.
+# Two stars that open bold words, without closing ones after them.
 _OPENING = re.compile(r"(?<![\w*])(\*\*)(?=[^\s]|$)((?:(?!(?<=[^\s*])\*\*).)*)$")
 # Indented code, or a row of a table.
 _VERBATIM = re.compile(r"^(?: {4}|\t|\s*\|)")
@@ -33,7 +33,7 @@ class Blocks:
         self._partial = ""
         # The line that opened a fence, while one is open; "" outside.
         self._opening = ""
-        # Whether the lines at hand go on a fence whose beginning was already given out.
+        # Whether the current lines continue a fence whose beginning was already emitted.
         self._is_rest = False
 
     def feed(self, text: str) -> list[MarkdownBlock]:
@@ -112,7 +112,7 @@ class Blocks:
 
 
 def lines_of(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line of a Markdown text and whether it is prose; code and tables are none."""
+    """Yield each line of a Markdown text and whether it is prose rather than code or a table."""
     opening = ""
     for line in text.split("\n"):
         fence = _FENCE.match(line)

@@ -7,7 +7,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-# Commands that are chosen from a menu where nothing is typed behind them.
+# Commands that open a menu when entered without an argument.
 _COMMANDS = ("/model", "/resume")
 _HINT = "↑ ↓ choose, Enter takes it, typing filters, Esc closes"
 _FILTERED_HINT = "Enter takes the first row, ↑ ↓ choose, typing filters, Esc closes"

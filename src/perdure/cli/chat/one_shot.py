@@ -181,7 +181,7 @@ def _print_notices(event: Event) -> None:
 
 
 class _EventWriter:
-    """Prints events as lines of JSON; stops the turn once the reader is gone, as behind `| head`."""
+    """Prints events as lines of JSON; stops the turn once the reader is gone, as with `| head`."""
 
     def __init__(self, stop: Callable[[], bool]) -> None:
         # Whether there was anything to stop yet; tried again with the next event where there was not.

@@ -88,7 +88,7 @@ class PlainScreen:
         self._is_mid_line = False
 
     def _begin_compaction(self, reason: str) -> bool:
-        """Whether to report a compaction: a requested one is reported by its command."""
+        """Note who requested a compaction, and return whether to report it: `/compress` reports its own."""
         self._is_answered = reason == "user"
         return not self._is_answered
 

@@ -47,7 +47,7 @@ class StatusRow:
         self._columns = columns
         self._clock_s = clock_s
         self._work = Activity(_PLAIN, tool_lines=0, clock_s=clock_s)
-        # What is going on besides tools, and since when.
+        # What is going on other than tools, and since when.
         self._what, self._since_s = "starting", clock_s()
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
@@ -75,7 +75,7 @@ class StatusRow:
                 self._draw()
 
     def close(self) -> None:
-        """Erase the row for good."""
+        """Erase the row permanently."""
         with self._lock:
             if not self._is_closed.is_set():
                 self._is_closed.set()

@@ -81,7 +81,7 @@ class PromptHandlers:
     on_mode: Callable[[], None]
     # The keys that answer the question at once, each the first letter of a word; "" while words are expected.
     answer_keys: Callable[[], str]
-    on_answer_key: Callable[[str], None]  # "" for a key that is no answer
+    on_answer_key: Callable[[str], None]  # "" for a key without an answer
 
 
 class PromptBox:
@@ -339,18 +339,18 @@ class PromptBox:
             at = self.buffer.cursor_position
             return at - cluster_start(self.buffer.text, at)
 
-        def behind() -> int:
+        def after() -> int:
             at = self.buffer.cursor_position
             return cluster_end(self.buffer.text, at) - at
 
-        is_before, is_behind = Condition(lambda: before() > 1), Condition(lambda: behind() > 1)
+        is_before, is_after = Condition(lambda: before() > 1), Condition(lambda: after() > 1)
         for key in ("backspace", "c-h"):
             keys.add(key, filter=is_before)(lambda event: self.buffer.delete_before_cursor(before()))
-        keys.add("delete", filter=is_behind)(lambda event: self.buffer.delete(behind()))
+        keys.add("delete", filter=is_after)(lambda event: self.buffer.delete(after()))
         for key in ("left", "c-b"):
             keys.add(key, filter=is_before)(lambda event: self.buffer.cursor_left(before()))
         for key in ("right", "c-f"):
-            keys.add(key, filter=is_behind)(lambda event: self.buffer.cursor_right(behind()))
+            keys.add(key, filter=is_after)(lambda event: self.buffer.cursor_right(after()))
 
     def _complete(self) -> None:
         """Insert the only completion, list the folder just completed, or else select the next completion."""

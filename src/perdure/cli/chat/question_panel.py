@@ -21,7 +21,7 @@ _LEAST_BODY_ROWS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One wrapped row, its offset in the text, and whether it goes on with the line above it."""
+    """One wrapped row, its offset in the text, and whether it continues the line above it."""
 
     start: int
     end: int
@@ -117,7 +117,7 @@ _REST_OF_NO = re.compile(r"^(?:o?\s*[,;:.]\s*|o(?:\s+|$))", re.IGNORECASE)
 
 
 def refusal(text: str) -> str:
-    """Return the answer for a reason typed behind the key `n`, possibly as the rest of “no, …”."""
+    """Return the answer for a reason typed after the key `n`, possibly as the rest of “no, …”."""
     words = _REST_OF_NO.sub("", text, count=1).strip()
     return f"no, {words}" if words else "no"
 

@@ -24,7 +24,7 @@ _ANSWERS: dict[str, ApprovalAnswer] = {
 _NO = frozenset({"", "n", "no"})
 _NO_BEFORE = re.compile(r"no?\s*[,;:.]\s*(?=\S)", re.IGNORECASE)
 APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o, and say what to do instead"
-# Where an answer covers this one call whatever it is.
+# For approvals where every answer covers this one call only.
 ONCE_HINT = "[y]es, once · [n]o, and say what to do instead"
 
 

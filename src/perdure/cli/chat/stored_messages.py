@@ -225,7 +225,7 @@ def _call_line(call: ToolCall, results: Sequence[tuple[Entry, ToolRun]], ink: St
 
 
 def _typed(message: Message) -> str:
-    """Return the text of a user message, and the number of its attachments; commands of the user are none."""
+    """Return the text of a user message, and the number of its attachments, shell commands not counted."""
     parts = [p for p in message.parts if not (isinstance(p, TextPart) and p.text.startswith(USER_SHELL))]
     text = next((part.text for part in parts if isinstance(part, TextPart)), "")
     return f"{text} [{count(len(parts) - 1, 'attachment')}]" if len(parts) > 1 else text

@@ -71,7 +71,7 @@ _OPENING_S = 0.5
 _STOPPING_S = 5.0
 # Left like by Ctrl-D: the terminal is set right again, and nothing that a tool started lives on.
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-# Commands that only read: they are answered at once, whatever else is going on.
+# Commands that only read: they are answered at once, even during a turn.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand", "/handoff")
 # What they show may change with a line that waits, such as `/compact`.
 _AFTER_WAITING = ("/context", "/expand", "/handoff")
@@ -292,7 +292,7 @@ class ChatApp:
         self._box.redraw()
 
     def _reply(self, answer: str) -> None:
-        """Answer the question at hand and print the answer below it."""
+        """Answer the open question and print the answer below it."""
         if self._panel is not None:
             question = self._panel.question
             question.reply(answer)  # what follows from it is shown by this thread, later
@@ -366,7 +366,7 @@ class ChatApp:
             self._turn_page(1)
 
     def _interrupt(self) -> None:
-        """Stops what is going on; lines that waited behind it go back into the input."""
+        """Stop what is going on; queued lines go back into the input."""
         self._recall_waiting()
         if self._desk is not None:
             self._is_stopping = not self._desk.interrupt()

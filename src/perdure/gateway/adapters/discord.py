@@ -213,7 +213,7 @@ class DiscordAdapter:
             self._backlog.append(message)
 
     def _enqueue(self, message: discord.Message) -> None:
-        """Queue a message behind the earlier ones of its channel; those of bots and of the system are ignored."""
+        """Queue a message after the earlier ones of its channel; those of bots and of the system are ignored."""
         if self._hub is None or message.author.bot or message.type not in _TEXT_TYPES:
             return
         if not self._is_addressed(message):

@@ -97,7 +97,7 @@ class TelegramAdapter:
         # When each unknown chat was last notified.
         self._strangers: dict[int, float] = {}
         self._notices: set[asyncio.Task[None]] = set()
-        # Updates that wait for a file, or behind one, by chat: a download holds up no other chat.
+        # Updates that wait for a file, or for an update that does, by chat: a download holds up no other chat.
         self._backlogs: dict[int, deque[Update]] = {}
         self._downloads: set[asyncio.Task[None]] = set()
 

@@ -67,7 +67,7 @@ def question_router(hub: Hub) -> APIRouter:
 
     @router.get("/approvals")
     async def approvals(principal: ChatPrincipal) -> list[ApprovalBody]:
-        """List the kinds of actions that you allowed for good."""
+        """List the kinds of actions that you allowed permanently."""
         kinds = await run_blocking(approved_kinds, hub.store.state("approvals"), principal.user)
         return [ApprovalBody(kind=kind, explanation=explain_kind(kind)) for kind in kinds]
 

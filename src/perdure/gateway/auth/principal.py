@@ -15,7 +15,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The authenticated user behind a request, with the scopes of their token."""
+    """The authenticated user of a request, with the scopes of their token."""
 
     # Whose conversations, memory and outputs it uses.
     user: AnyUser

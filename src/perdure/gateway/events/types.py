@@ -26,7 +26,7 @@ class ChatMessage:
     """An inbound message, for `conversation_id` if set, else for the chat's current conversation."""
 
     chat: ChatKey
-    # Text, or a user message in OpenAI's shape (parts with images); None: the turn goes on with results in `options`.
+    # Text, or a user message in OpenAI's shape (parts with images); None: the turn continues with results in `options`.
     content: str | Mapping[str, Any] | None
     conversation_id: str | None = None
     # Idempotency key: the same key again returns the first ticket.
@@ -79,7 +79,7 @@ class QuestionClosed:
     question_id: str
     # "" without one: an approval is then denied.
     answer: str
-    # Whether the turn was stopped while it was open; without an answer, it otherwise was not answered in time.
+    # Whether the turn was stopped while the question was open. False without an answer: it timed out.
     is_stopped: bool = False
 
 

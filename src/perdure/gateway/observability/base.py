@@ -85,12 +85,12 @@ class Observer(Protocol):
     def on_request(self, record: RequestRecord) -> None: ...
 
     def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
-        """Handle an event that the turn's statistics already include."""
+        """Handle an event; `stats` includes it already, and is updated in place by later events."""
         ...
 
 
 class TurnObserver:
-    """Updates the statistics of every turn and passes them to the observers with each event but deltas."""
+    """Updates the statistics of every turn, and passes them to the observers with each event except deltas."""
 
     def __init__(self, observers: Sequence[Observer], clock: Clock) -> None:
         self._observers = tuple(observers)
@@ -98,7 +98,7 @@ class TurnObserver:
         self._running: OrderedDict[str, TurnStats] = OrderedDict()
 
     def on_event(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
-        """Handle every event of this process; called in the loop's thread."""
+        """Count an event, and notify the observers unless it is a delta. Called on the event loop."""
         stats = self._running.get(turn_id)
         if stats is None:
             stats = self._running[turn_id] = TurnStats(turn_id, chat, self._clock.monotonic_s())
@@ -191,7 +191,7 @@ class RequestLogMiddleware:
 
 
 class _ResponseState:
-    """Status and size of the part of a response that was sent so far."""
+    """The status of a response and the bytes sent so far; sets its request id."""
 
     def __init__(self, request_id: str, began_s: float) -> None:
         self.request_id = request_id

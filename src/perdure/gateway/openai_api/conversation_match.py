@@ -296,7 +296,7 @@ def _fingerprints(base: str, history: Sequence[MessageDict]) -> Iterator[tuple[i
     """Yield the length and fingerprint of each prefix of a history; surrounding whitespace is ignored."""
     fingerprint = base
     for count, message in enumerate(history, 1):
-        # Some clients drop the text beside tool calls; the calls identify the message well enough.
+        # Some clients drop the text of messages with tool calls; the calls identify the message well enough.
         content = "" if message.get("tool_calls") else _normalize(message["content"])
         values = [fingerprint, message["role"], content, *_call_identity(message)]
         fingerprint = hashlib.sha256(json.dumps(values, ensure_ascii=True).encode()).hexdigest()

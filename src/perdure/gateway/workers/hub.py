@@ -205,7 +205,7 @@ class Hub:
     async def stop(self, chat: ChatKey, principal: Principal) -> bool:
         """Interrupt the chat's turn in whichever process runs it; return whether there was one.
 
-        Messages queued behind that turn run next. If none has started yet, the oldest one is kept from starting, and
+        Messages queued after that turn run next. If none has started yet, the oldest one is kept from starting, and
         the log has its text.
         """
         if chat.user != principal.user:
@@ -288,7 +288,7 @@ class Hub:
             await run_blocking(self.store.inbox.stop_queue, key)
 
     async def _answer_stop(self, queued: QueuedMessage, chat: ChatKey, principal: Principal) -> Ticket:
-        """Answer `/stop` at once, without queueing it behind the turn it stops."""
+        """Answer `/stop` at once, without queueing it after the turn it stops."""
         self._delivery.start(chat, queued.id)
         was_running = await self.stop(chat, principal)
         event = CommandAnswered("Stopped." if was_running else "Nothing was running.")

@@ -85,7 +85,7 @@ class PeriodicTasks:
             self._queues.stop_turns(stops)
 
     async def _take_over_orphans(self) -> None:
-        """Claim the messages and deliveries of processes that died, and wake own messages that no queue has."""
+        """Claim messages of dead processes, requeue own ones whose lease expired, and resume deliveries."""
         if self._queues.is_stopping:
             return
         inbox = self._context.store.inbox

@@ -144,7 +144,7 @@ def _surroundings(text: str, fact: str, most: int) -> Iterator[str]:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text that are no part of a path, an address or a name."""
+    """Return the words of a text that are not part of a path, an address or a name."""
     for pattern in _PATTERNS[:-1]:
         text = pattern.sub(" ", text)
     return {word.lower() for word in _WORD.findall(text)}

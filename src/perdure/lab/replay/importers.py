@@ -82,7 +82,7 @@ def _ignore_line(number: int) -> None:
 def read_sessions(path: Path, *, on_skip: Callable[[int], None] = _ignore_line) -> Iterator[RecordedSession]:
     """Yield the sessions of a file. Raises ConfigError for one in no known format."""
     try:
-        # A byte that is no UTF-8 spoils a word, not the session.
+        # A byte that is not UTF-8 spoils a word, not the session.
         with open_log(path, errors="replace") as lines:
             yield from parse_sessions(lines, name=_stem(path), usages=_UsageFile.beside(path), on_skip=on_skip)
     except (OSError, EOFError) as error:
@@ -158,7 +158,7 @@ def _format_of(record: Mapping[str, Any]) -> Format | None:
 
 
 class _UsageFile:
-    """Times and usage of messages by session id, read from a file beside the log."""
+    """Times and usage of messages by session id, read from a file next to the log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -166,7 +166,7 @@ class _UsageFile:
 
     @classmethod
     def beside(cls, path: Path) -> _UsageFile | None:
-        """Return the usage file `NAME_usage.jsonl` beside `NAME.jsonl`, compressed or not; None if there is none."""
+        """Return the usage file `NAME_usage.jsonl` next to `NAME.jsonl`, compressed or not; None if there is none."""
         stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
         candidates = (path.with_name(f"{stem}_usage.jsonl{end}") for end in ("", ".gz"))
         return next((cls(file) for file in candidates if file.is_file()), None)
@@ -441,7 +441,7 @@ def _read_codex(records: list[Record], name: str) -> RecordedSession:
         item: Mapping[str, Any] = payload if isinstance(payload, Mapping) else record
         kind, at_s = str(item.get("type") or ""), _seconds(record.get("timestamp"))
         if record.get("type") == "session_meta" or (kind == "" and "instructions" in record):
-            # A fork repeats the head of its parent behind its own.
+            # A fork repeats the head of its parent after its own.
             if not session_id and "subagent" in (item.get("thread_source"), *_keys(item.get("source"))):
                 raise ConfigError(_SUB_AGENT)
             session_id = session_id or str(item.get("id") or name)
@@ -468,7 +468,7 @@ def _flush(messages: list[RecordedMessage], reply: _MessageBuilder) -> None:
 def _add_codex_item(
     messages: list[RecordedMessage], reply: _MessageBuilder, item: Mapping[str, Any], at_s: float | None
 ) -> _MessageBuilder:
-    """Add an item to the reply it belongs to, or end that reply; return the reply to go on with."""
+    """Add an item to the reply it belongs to, or end that reply; return the reply to continue with."""
     kind = item["type"]
     if kind.endswith("_output"):
         _flush(messages, reply)

@@ -78,7 +78,7 @@ class SessionMeasures:
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     cost_usd: Mapping[str, float] = field(default_factory=dict)
     summary_cost_usd: Mapping[str, float] = field(default_factory=dict)
-    # The same summaries by a small model, and as one more request behind the conversation's own prompt.
+    # The same summaries by a small model, and as one more request appended to the conversation's own prompt.
     summary_small_usd: float = 0.0
     summary_prefix_usd: float = 0.0
     compactions: int = 0

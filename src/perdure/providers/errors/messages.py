@@ -25,7 +25,7 @@ _MIN_KEY_CHARS = 12
 _MODEL_WORDS = re.compile(r"\bmodel\b|deployment", re.IGNORECASE)
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 _USERINFO = re.compile(r"^(\w+://)[^/@]*@")
-# OpenSSL's verify codes: a self-signed certificate, one of a chain, no issuer, an issuer that is no authority.
+# OpenSSL's verify codes: a self-signed certificate, one of a chain, no issuer, an issuer that is not an authority.
 _UNKNOWN_AUTHORITY = (18, 19, 20, 21, 24, 79)
 _NAME_MISMATCH = (62, 64)
 # OpenSSL reasons for a response that is not TLS, by version.

@@ -487,7 +487,7 @@ def open_sqlite(
 
 
 def keep_copy(database: SqliteDatabase, version: int) -> Path:
-    """Copy the database before a migration, as `<name>.schema-<version>.bak` beside it."""
+    """Copy the database before a migration, as `<name>.schema-<version>.bak` next to it."""
     copy = database.path.with_name(f"{database.path.name}.schema-{version}.bak")
     if not copy.exists():
         part = copy.with_name(f"{copy.name}.part")

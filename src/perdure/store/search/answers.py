@@ -1,4 +1,4 @@
-"""What kind of answer a question asks for, and where in a working session it is.
+"""Classify the answer that a question asks for, and locate it in a working session.
 
 In a conversation with tool calls the message that answers seldom repeats the question's words: it follows one that has
 them, it is the user's own if the question is about the user, and it has a number or gives a reason if asked for one.
@@ -78,7 +78,7 @@ class Expectation:
         return own + number + (_REASON_SHARE if self.is_reason and _REASON.search(text) else 0.0)
 
     def fits(self, passage: str) -> bool:
-        """Whether a passage has the number or gives the reason that is asked for."""
+        """Whether a passage has the number or the reason that the question asks for."""
         return (self.is_number and _NUMBER.search(passage) is not None) or (
             self.is_reason and _REASON.search(passage) is not None
         )
@@ -135,9 +135,9 @@ class ReplyMessage(NamedTuple):
 def read_replies(
     tx: Transaction, hits: Sequence[TextMatch], scope: SearchScope, *, highest: int
 ) -> Mapping[int, Sequence[ReplyMessage]]:
-    """Return the replies to the requests of a user, and to the questions and calls of the model among `hits`.
+    """Return the replies to requests of the user and to questions and calls of the model, by the id of their hit.
 
-    By the id of the hit. Only messages in scope, with an id up to `highest`.
+    Only messages in scope, with an id up to `highest`.
     """
     requests = [(m, kind) for m in hits if m.is_message and (kind := expected_reply(m)) is not None][:_ANSWERED_HITS]
     if not requests or scope.role is not None:

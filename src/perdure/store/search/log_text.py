@@ -1,7 +1,7 @@
 """The complete text of logged messages, whose every character has an offset; and an outline of it.
 
-The text of a message is its header, its words and its calls; behind the preview of a stored output comes all of
-it. A page at any offset is read without building the text before it, so one call opens any part of a log of any length.
+The text of a message is its header, content and calls; the preview of a stored output is followed by the whole
+output. A page at any offset is read without building the text before it, so one call opens any part of a long log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def render_entry(entry: Entry) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _MessageText:
-    """The text of one message, and the output that comes behind it."""
+    """The text of one message, and the stored output that follows it."""
 
     entry: Entry
     rendered: str

@@ -1,4 +1,4 @@
-"""Matches of a search, and what speaks for each besides its own words: its conversation, its turn, its meaning."""
+"""Matches of a search, and evidence for each beyond its own words: its conversation, its turn, its meaning."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def newest_messages(tx: Transaction, conversation_id: str, *, highest: int) -> l
 
 
 def newest_question(tx: Transaction, conversation_id: str | None) -> set[int]:
-    """Return the id of the newest question of a conversation: who searches there has just asked it."""
+    """Return the id of the newest question of a conversation, the one being searched for; empty without one."""
     sql = "SELECT id FROM message WHERE conversation = ? AND kind = 'user' ORDER BY seq DESC LIMIT 1"
     row = tx.row(sql, (conversation_id,)) if conversation_id is not None else None
     return set() if row is None else {row[0]}

@@ -1,4 +1,4 @@
-"""How far the search index has been rebuilt after an upgrade, as stored in the database."""
+"""Progress of rebuilding the search index after an upgrade, as stored in the database."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def parse_query(text: str) -> SearchQuery:
         else:
             terms.setdefault(_key(term), term)
     if not terms:
-        # Nothing but stop words: they are what is asked for.
+        # The query has only stop words, so search for those.
         words = [Term(w, (Clause(w, (w,), names=(w,)),), (w,)) for w in ignored]
         return SearchQuery(text, tuple(words[:_MAX_TERMS]))
     return SearchQuery(text, tuple(terms.values())[:_MAX_TERMS], tuple(ignored))
@@ -152,7 +152,7 @@ def _word_term(word: str, *, is_part: bool = False) -> Term:
 
 
 def _pieces(clause: Clause) -> Iterator[Term]:
-    """Yield the words of a piece that is no name, such as `it's`, and the pairs of its CJK characters."""
+    """Yield the words of a piece that is not a name, such as `it's`, and the pairs of its CJK characters."""
     for pair in clause.wholes:
         yield Term(pair, (Clause(pair, tuple(pair), exact=pair),), needle=pair)
     for part in clause.parts:

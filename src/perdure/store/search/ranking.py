@@ -46,7 +46,7 @@ _EXACT_SHARE = 0.5
 # Terms within this many words count once more, by this share.
 _NEAR_WORDS = 30
 _NEAR_SHARE = 0.3
-# Added for a text with all terms of a query that is no sentence but a few words.
+# Added for a text with all terms of a query of a few keywords.
 _COMPLETE_SHARE = 1.0
 _MAX_KEYWORDS = 4
 # The part of a name counts less than a word that was typed.

@@ -28,7 +28,7 @@ class SearchScope:
     until_ms: int | None = None
     # The conversation in which the search is made; its newest question comes last.
     asked_in: str | None = None
-    # The conversation whose turn is running; what the user asked in that turn is no match.
+    # The conversation whose turn is running; what the user asked in that turn does not match.
     answering: str | None = None
 
     @property

@@ -62,7 +62,7 @@ MAX_REWORDINGS = 4
 _RANKED = 150
 _RANKED_OUTPUTS = 40
 _BATCH = 250
-# The nearest in meaning that are ranked besides, and how near they must be.
+# How many texts are ranked because they are near in meaning, and how near they must be.
 _NEAREST = 40
 _MIN_SIMILARITY = 0.5
 # One word alone is searched literally, not in the call of a result.

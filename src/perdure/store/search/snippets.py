@@ -18,13 +18,13 @@ _LONGEST_CHARS = 320
 _SHORT_CHARS = 120
 # Longest run before the first match of a snippet that begins within a sentence.
 _LEAD_CHARS = 70
-# What it counts, as a share of the matches, that a passage has what is asked for, and that it asks something itself.
+# Bonus of a passage, as a share of its matches' weight, if it fits the query, and if it asks a question itself.
 _FITS_SHARE = 0.3
 _ASKS_SHARE = -0.3
 # So many of the best passages are compared, and so much of a text without a match.
 _COMPARED = 12
 _COMPARED_CHARS = 4_000
-# The end of a line, or of a sentence: a mark with a space behind it, and no small letter there.
+# The end of a line, or of a sentence: a mark followed by a space and no lower-case letter.
 _BREAK = re.compile(r"\s*\n\s*|(?<=[.!?…])(?<!\b\w\.)[\"'”’»)\]*_`]*\s+(?=[^\sa-z])|(?<=[。！？])(?![。！？…」』）])")
 _SPACE = re.compile(r"\s+")
 # Lines without content: rules of tables and headings, fences, marks below an error.
@@ -54,16 +54,17 @@ class Snippets:
     ) -> None:
         self._weights = tuple(weights)
         self._fits = fits
-        # Returns how near each of some passages is in meaning, for texts without a word of the query.
+        # Returns the semantic similarity of each passage to the query, for texts without a word of it.
         self.similarity: Callable[[Sequence[str]], Sequence[float]] | None = None
         self._numbers = {f: n for n, t in reversed(list(enumerate(terms))) for f in t.forms}
         self._literal = [n for n, t in enumerate(terms) if not t.forms]
         self._pattern = _pattern(terms)
 
     def excerpt(self, text: str) -> tuple[str, tuple[tuple[int, int], ...], int]:
-        """Return one line around the best matches, the [start, end) of the matches in it, and where the best begin.
+        """Return one line around the best matches, the [start, end) of matches in it, and the best's offset in `text`.
 
-        Only whole words are marked if there are any. Secrets are redacted; opening the message shows it in full.
+        Matches inside words count only if no match is a whole word. Secrets are redacted. Without a match the line is
+        the sentence nearest in meaning, else the beginning.
         """
         # The query may differ from the text in accents or full-width forms.
         for source in (text,) if text.isascii() else (text, strip_accents(text)):
@@ -96,7 +97,7 @@ class Snippets:
         return matches
 
     def _best(self, source: str, matches: Sequence[_Place]) -> tuple[int, int]:
-        """Return the start and end of the matches that fit a snippet and answer best together."""
+        """Return the [start, end) of the matches that fit one snippet and together rank highest."""
         heaviest = nlargest(_COMPARED, self._spans(matches), key=lambda span: (round(span[0], 6), -span[1]))
 
         def worth(span: tuple[float, int, int]) -> tuple[float, int]:
@@ -108,7 +109,7 @@ class Snippets:
         return first, last
 
     def _spans(self, matches: Sequence[_Place]) -> Iterator[tuple[float, int, int]]:
-        """Yield the weight, start and end of the matches that fit a snippet, for each match that ends one."""
+        """Yield, for each match, the weight, start and end of the longest group up to it that fits a snippet."""
         first, current = 0, 0.0
         inside: Counter[int] = Counter()
         for start, end, number, _ in matches:
@@ -124,7 +125,7 @@ class Snippets:
             yield current, matches[first].start, end
 
     def _best_unmatched(self, text: str) -> tuple[int, int]:
-        """Return the start and end of the sentence that is nearest in meaning or has what is asked for, else (0, 0)."""
+        """Return the start, twice, of the sentence nearest in meaning or with what the query asks for, else (0, 0)."""
         sentences = [(a, b) for a, b in _sentences(text[:_COMPARED_CHARS]) if not _BLANK_LINE.fullmatch(text, a, b)]
         if not sentences or (self._fits is None and self.similarity is None):
             return 0, 0
@@ -140,7 +141,7 @@ class Snippets:
 
 
 def _share(source: str, position: int, *, fits: bool) -> float:
-    """Return what counts besides the matches for a passage whose last match ends at a place."""
+    """Return the bonus of a passage whose last match ends at `position`: it fits the query, or is a question."""
     end = _BREAK.search(source, position, position + _LONGEST_CHARS)
     asks = source.startswith(("?", "？"), max(0, (end.start() if end else len(source)) - 1))
     return _FITS_SHARE * fits + _ASKS_SHARE * asks
@@ -182,7 +183,7 @@ def _bounds(source: str, first: int, last: int) -> tuple[int, int]:
     end = max([e for e in ends if e - start <= _SNIPPET_CHARS], default=ends[0])
     start = min([s for s in starts if end - s <= _SNIPPET_CHARS], default=start)
     if end < len(source) and (end - start < _SHORT_CHARS or source[end - 1] in ":："):
-        # What a lead-in or a heading announces is shown, in part if it is long.
+        # Show what follows a lead-in or a heading, in part if it is long.
         whole = next((e for e in ends if end < e <= start + _LONGEST_CHARS), None)
         end = whole or _cut(source, end, max(end, min(len(source), start + _SNIPPET_CHARS)), is_start=False)
     return start, end
@@ -193,7 +194,7 @@ def _lead(first: int, last: int) -> int:
 
 
 def _cut(source: str, low: int, high: int, *, is_start: bool) -> int:
-    """Return a place between two words in [low, high], the first if a snippet starts there, else the last."""
+    """Return the first position between two words in [low, high] for the start of a snippet, the last for its end."""
     if is_start:
         if low <= 0 or source[low - 1].isspace():
             return max(0, low)
@@ -213,7 +214,7 @@ def _line(source: str, start: int, end: int) -> str:
 
 
 def _redacted(source: str, start: int, end: int) -> str:
-    """Return a part of a text with the secrets in it redacted, also those that it has only a piece of."""
+    """Return a part of a text with its secrets redacted, including those that cross its ends."""
     from perdure.redaction import redact_part  # loaded with the first search
 
     before = max(0, start - _AROUND_CHARS)

@@ -1,4 +1,4 @@
-"""Search by meaning: vectors of messages, made in the background and compared with the query's."""
+"""Search by meaning: vectors of messages, computed in the background and compared with the query's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SAMPLED_PASSAGES = 4_000
 
 
 class VectorIndex:
-    """Makes and compares the vectors of one store's messages. Does nothing where the extra is not installed."""
+    """Computes and compares the vectors of one store's messages. Does nothing without the extra `recall`."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context

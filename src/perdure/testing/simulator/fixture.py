@@ -1,6 +1,6 @@
 """A pytest fixture for your own tests: `pytest_plugins = ["perdure.testing.simulator.fixture"]` in conftest.py.
 
-Only a test run imports this file: pytest is no dependency of Perdure's.
+Only a test run imports this file: pytest is not a dependency of Perdure.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _part_bytes(part: Mapping[str, Any]) -> bytes:
 
 
 def messages_seed(body: Mapping[str, Any], prompt_blocks: list[PromptBlock]) -> bytes:
-    """Return what the cache entries of messages depend on besides blocks: tool_choice, thinking, any images."""
+    """Return what the cache entries of messages depend on in addition to blocks: tool_choice, thinking, any images."""
     facts = [body.get("tool_choice"), body.get("thinking"), any(b.has_image for b in prompt_blocks)]
     return canonical_json(facts).encode()
 

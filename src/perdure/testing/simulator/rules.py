@@ -26,11 +26,11 @@ class Rules:
     needs_alternation: bool = False
     # Newest Anthropic models refuse a trailing assistant message.
     allows_prefill: bool = True
-    # Some clones of the Responses API want a call's output right behind the call.
+    # Some clones of the Responses API require a call's output right after the call.
     needs_adjacency: bool = False
     # Moonshot and Mistral refuse empty messages; OpenAI accepts them.
     needs_content: bool = False
-    # vLLM and others parse the arguments of earlier calls, and refuse what is no JSON object.
+    # vLLM and others parse the arguments of earlier calls, and reject anything but a JSON object.
     needs_json_arguments: bool = False
     # Thinking models of Moonshot and DeepSeek want their reasoning back until the tool loop it belongs to is over.
     needs_loop_reasoning: bool = False

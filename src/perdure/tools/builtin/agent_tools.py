@@ -181,7 +181,7 @@ class SessionSearch:
                 page = self._search.open(address, conversation_id=context.conversation_id, limit=_READ_CHARS)
             except NotFound:  # deleted meanwhile
                 continue
-            # The snippet has the match, which may be far behind the beginning of a long text.
+            # The snippet has the match, which may be far from the beginning of a long text.
             text = page.text if page.next_offset is None else f"{hit.snippet}\n…\n{page.text}"
             answer = f"\n{answer_line(hit, context.conversation_id)}" if hit.answer else ""
             passages.append(CitedPassage(address, f"{text}{answer}"))
@@ -213,7 +213,7 @@ class SessionSearch:
         rewordings: Sequence[str] = (),
         with_question: bool = False,
     ) -> ToolReply:
-        """Search by words; the question at hand is left out, or comes last `with_question`. Raises ToolError."""
+        """Search by words; the current question is left out, or comes last `with_question`. Raises ToolError."""
         try:
             report = self._search.report(
                 query,
@@ -225,7 +225,7 @@ class SessionSearch:
             )
         except StoreError as error:
             raise ToolError(str(error)) from None
-        # The report of an earlier search is no evidence, least of all the one under way.
+        # The report of a search, earlier or current, is not evidence.
         report = replace(report, hits=tuple(filterfalse(_is_search_call, report.hits)))
         lines = [describe_report(report), *(_format_hit(h, context, report) for h in report.hits)]
         if report.hits:

@@ -53,7 +53,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 _ENDLESS_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{8,});?")
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]+)", re.I)
 
-# Encodings of the web by their labels. Python has other codecs that are no character sets (zip), are quadratic
+# Encodings of the web by their labels. Python has other codecs that are not character sets (zip), are quadratic
 # (punycode), or always fail (undefined).
 _CHARSETS = {
     name: codec

@@ -1,4 +1,4 @@
-"""Commands that change nothing: programs that only read, as long as no option of theirs writes or runs something."""
+"""Commands that change nothing: programs that only read, unless one of their options writes or runs something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the output of a command comes from: written out, a file, the network, a secret, or decoded.
+"""Taint tracking: whether a command's output is a literal, or comes from a file, the network, a secret or a decoder.
 
 Text that is written out (`echo`, `cat` of a here-document) is followed into a shell, a file or a database client.
 Nothing else is computed: the output of any other program is a marker, and a shell that runs it is unreadable.

@@ -1,4 +1,4 @@
-"""What a command works on, if its words or variables name one: a system that others use, or one for development."""
+"""Detect the target that a command's words or variables name: a system that others use, or one for development."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ _CLIENT_PROGRAM = re.compile(r"\bprogram\s{1,4}'([^'\n]{1,2000})'", re.I)
 _Nested = Callable[[Invocation], Iterator[NestedCommand]]
 
 
-# Options of any program whose value is a command, and words that start one; messages and patterns are no commands.
+# Options of any program whose value is a command, and words that start one; messages and patterns are not commands.
 _COMMAND_OPTION = re.compile(
     r"--(?:[\w-]{1,20}-)?(?:exec|command|cmd|hook|shell|run|pre|program|on-change|upload-pack)(?:=|\Z)"
 )

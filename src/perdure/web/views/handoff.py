@@ -1,4 +1,4 @@
-"""The handoff view: a handoff beside its sources, with links from its facts and quotes to messages."""
+"""The handoff view: a handoff with its sources, with links from its facts and quotes to messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Mark = tuple[int, int]
 
 # A fact that occurs in hundreds of messages is linked to the newest ones.
 MOST_SOURCES = 50
-# Wording of the handoff itself: without a source it is no fact, rather than an unsupported one.
+# Wording of the handoff itself: without a source it is not listed, rather than listed as unsupported.
 _OWN_WORDS = ("name", "dotted", "pair")
 _INSIDE = frozenset("_/.-\\")
 _CLOSING = "`\"'”」』»* "

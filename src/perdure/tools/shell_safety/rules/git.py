@@ -213,7 +213,7 @@ class Repositories:
 
 
 def _pulls_from_url(run: Invocation) -> bool:
-    """Match `git pull https://…`: code of a repository that is no remote of this one."""
+    """Match `git pull https://…`: code of a repository that is not a remote of this one."""
     name, sub = git_subcommand(run)
     return name == "pull" and any(re.match(r"\w{2,10}://|[\w.-]+@[\w.-]+:", o) for o in sub.operands[:1])
 

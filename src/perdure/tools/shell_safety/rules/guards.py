@@ -1,4 +1,4 @@
-"""What is not known to be harmless: programs that act on others or on the system, and programs that are in no table.
+"""Rules for what is not known to be harmless: programs that act on others or the system, and unknown programs.
 
 A guarded program runs without approval for commands that only read (`list`, `describe`, `logs`) and for those its row
 names; anything else is asked about, also commands that no table has. An unknown program is asked about unless
@@ -218,7 +218,7 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
 
     `is_own`: the program need not be known, as those of a container; `is_script`: it is a file of the workspace.
     """
-    # The options of a task may be behind dashes: `npm run deploy -- --dry-run`.
+    # The options of a task may follow dashes: `npm run deploy -- --dry-run`.
     if is_help(run) or is_dry_run(run) or "--dry-run" in run.args:
         return
     guard = guards().get(run.name)
@@ -450,7 +450,7 @@ def _names_live_container(run: Invocation) -> bool:
 
 
 def _is_for_others(run: Invocation) -> bool:
-    """Match `gh pr create --repo upstream/lib`: a change of a repository that is not the one at hand."""
+    """Match `gh pr create --repo upstream/lib`: a change of a repository that is not the current one."""
     return run.has("-R", "--repo") and "create" in run.operands[:2]
 
 

@@ -69,7 +69,7 @@ def program_name(node: Node) -> str:
 
 
 def _bytes(text: str) -> int:
-    """Return the number of bytes of a size such as `10G`, 0 if it is no size."""
+    """Return the number of bytes of a size such as `10G`, 0 if it is not a size."""
     match = _SIZE.match(text)
     return int(match[1]) * 1024 ** _UNITS[match[2].lower()] if match else 0
 

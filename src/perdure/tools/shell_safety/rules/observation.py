@@ -1,4 +1,4 @@
-"""Rules for what observes others: the user's screen, sound, keys and clipboard, traffic, processes, other machines."""
+"""Rules for programs that observe: the user's screen, sound, keys and clipboard, traffic, processes, other machines."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _captures_traffic(run: Invocation) -> bool:
 
 
 def _traces_content(run: Invocation) -> bool:
-    """Match a trace of a running process that shows what it reads and sends; its other system calls are no content."""
+    """Match a trace of a running process that shows what it reads and sends; other system calls carry no content."""
     if not (run.has("--attach") or any(re.match(r"-[a-zA-Z]{0,6}p(?:\d|\Z)", a) for a in run.args)):
         return False
     length = run.value_of("-s", "--string-limit") or ""

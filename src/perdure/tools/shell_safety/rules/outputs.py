@@ -1,4 +1,4 @@
-"""Which files a program writes, by its operands and its output options."""
+"""Find the files that a program writes, by its operands and its output options."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _git_folders(run: Invocation) -> Iterator[str]:
     elif name == "submodule" and words[:1] == ["add"]:
         yield from words[2:3]
     elif name == "worktree" and words[:1] == ["add"]:
-        # A second worktree is usually beside the first.
+        # A second worktree is usually next to the first.
         beside = posixpath.dirname(run.zones.workspace or "/")
         yield from (w for w in words[1:2] if posixpath.dirname(run.classify(w).path) != beside)
 

@@ -1,7 +1,7 @@
-"""What reaches beyond the workspace or this machine, by class rather than by program.
+"""Detect commands that reach beyond the workspace or this machine, by class of program.
 
-A tool that changes the files it names asks for those outside the workspace; a database client asks for anything but a
-statement that only reads on another machine; so does a socket for what is sent through it.
+Approval is needed for a tool that changes files it names outside the workspace, for a database client on another
+machine unless its statements only read, and for text sent through a socket.
 """
 
 from __future__ import annotations

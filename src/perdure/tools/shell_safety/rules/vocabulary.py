@@ -1,4 +1,4 @@
-"""What a command reveals about itself, whatever its program.
+"""Dangers that the words of a command reveal, for any program.
 
 Options that skip a check, delete, publish or open a port to others, code that is stored to run later, and
 tasks of the project that are named after what they do.
@@ -61,7 +61,7 @@ _ANY_HOST = re.compile(r"bind-?all|bind-?ip-?all|listen-?all|share|publicly|expo
 
 
 def option_dangers(run: Invocation, *, is_text_tool: bool) -> Iterator[Danger]:
-    """Yield the danger of an option that skips a check; for what is no tool for text, one that deletes or publishes."""
+    """Yield the danger of an option that skips a check or, except for text tools, deletes or publishes."""
     if not run.args or run.name in _QUOTES_TEXT or is_dry_run(run):
         return
     for option in run.options[:_MAX_OPTIONS]:

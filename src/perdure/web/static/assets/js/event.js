@@ -137,7 +137,7 @@ export function eventElement(event, conversationId) {
   );
 }
 
-// What had arrived of a reply that was stopped; it is no part of the history.
+// What had arrived of a reply that was stopped; it is not part of the history.
 function partialText({ payload, kind }) {
   if (!kind.startsWith("partial") || !payload.text) return null;
   return h("div", { class: "prose partial-text" }, markdown(String(payload.text)));

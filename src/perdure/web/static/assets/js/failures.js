@@ -24,7 +24,7 @@ export const FAILURE_NAMES = {
   tool_refused: "refused tool call",
 };
 
-// What the user stopped or refused is the user's own doing: it is listed with the failures, and is none.
+// What the user stopped or refused is listed with the failures, but not counted as one.
 const OWN_KINDS = ["turn_stopped", "tool_refused"];
 const OWN_COUNTS = ["stopped_turns", "refused_tool_calls"];
 

@@ -69,7 +69,7 @@ export function costGaps({ unpriced_calls: unpriced = 0, unreported_calls: unrep
   ].filter(Boolean);
 }
 
-// The explanation of the "+" behind a cost, or of a cost that is unknown; "" where nothing is left out.
+// The explanation of the "+" after a cost, or of a cost that is unknown; "" where nothing is left out.
 export function costNote(totals) {
   const gaps = costGaps(totals);
   return gaps.length ? `The cost leaves out ${gaps.join(" and ")}.` : "";

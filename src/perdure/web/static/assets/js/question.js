@@ -63,7 +63,7 @@ export class Question {
     return h("div", { class: "answers" }, choices.map(button));
   }
 
-  // Words behind a refusal go to the model; Enter in the field refuses with them.
+  // Words after a refusal go to the model; Enter in the field refuses with them.
   refusal() {
     const label = "No, because …";
     this.why = h("input", { "aria-label": label, placeholder: label, maxlength: MAX_REASON_CHARS });

@@ -52,7 +52,7 @@ function modelName(row) {
   return row.figures?.model || row.model;
 }
 
-// What is not known is no figure to catch the eye.
+// An unknown figure is not highlighted.
 function costFigure(f) {
   const isKnown = f.calls && f.cost_usd !== null && (f.cost_usd > 0 || !f.unpriced_calls);
   const words = isKnown ? cost(f) : f.calls ? "no price" : "";

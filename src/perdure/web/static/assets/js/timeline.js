@@ -50,7 +50,7 @@ export class Timeline {
     for (const block of this.blocks) this.observer.observe(block.element);
   }
 
-  // `event`: the number of an event right behind the message, which is the target then.
+  // `event`: the number of an event right after the message, which is the target then.
   async goTo(seq, { isQuiet = false, event = null } = {}) {
     const block = this.blockOf(seq);
     if (!block) return;

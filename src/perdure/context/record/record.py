@@ -33,6 +33,7 @@ from perdure.context.task_state.replies import own_text, prepare_reading
 from perdure.context.text import size_of
 from perdure.context.tool_calls.call_line import CallLine, PendingCallLine
 from perdure.context.tool_calls.describe import describe_call, is_only_counted
+from perdure.context.tool_calls.wrapped_calls import is_wrapped_in
 from perdure.core.messages import Entry, Message, ToolCall, ToolState
 from perdure.redaction import are_clean
 
@@ -68,6 +69,7 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
         redact_entries([*old.to_redact, *_entries_to_redact(entries[newest:])])
     old.cache_lines(described)
     lines: dict[tuple[int, str], CallLine] = {}
+    unknown: list[tuple[int, int, int]] = []
     end = len(entries)
     for at, entry in enumerate(entries):
         calls = entry.message.tool_calls
@@ -82,10 +84,29 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
             cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind], described))
             entry.set_memo(_KEY, cached)
         seq = entry.seq
-        for call, line in zip(calls, cached[1], strict=True):
+        for n, (call, line) in enumerate(zip(calls, cached[1], strict=True)):
             if line.is_told:
                 lines[seq, call.id] = line
+                if line.outcome == "unknown":
+                    unknown.append((at, n, behind))
+    for at, n, behind in unknown:
+        _merge_wrapped(lines, entries, at, n, behind)
     return lines
+
+
+def _merge_wrapped(
+    lines: dict[tuple[int, str], CallLine], entries: Sequence[Entry], at: int, n: int, behind: int
+) -> None:
+    """Describe a call without a result by that of the call behind it, if that one wraps it, and drop the wrapper."""
+    wrapper = entries[behind] if behind < len(entries) else None
+    if wrapper is None or len(wrapper.message.tool_calls) != 1 or wrapper.message.text.strip():
+        return
+    call, outer = entries[at].message.tool_calls[n], wrapper.message.tool_calls[0]
+    if (wrapper.seq, outer.id) not in lines or not is_wrapped_in(call, outer):
+        return
+    ((_, answer),) = _with_results((outer,), _results_behind(entries, behind))
+    lines[entries[at].seq, call.id] = describe_call(redacted(entries[at]).tool_calls[n], *_told_of(outer, answer))
+    del lines[wrapper.seq, outer.id]
 
 
 def _results_behind(entries: Sequence[Entry], at: int) -> Sequence[Entry]:

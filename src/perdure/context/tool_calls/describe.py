@@ -96,6 +96,10 @@ _COMPLAINS = re.compile(
     r"(?i)\bexpected\b.{1,200}\b(?:got|found)\b|\b(?:not found|no such|invalid|failed|mismatch|rejected|cannot|can't|"
     r"could not|unable to|does not (?:match|exist|occur)|must (?:be|have)|permission denied)\b"
 )
+# What a code interpreter puts around an output and behind it, and the reason of an error.
+_CODE_FRAME = re.compile(r"\s*(?:Call id: \S+\n)?(?:Observation:\n)?(?:Execution logs:\n)?")
+_NO_VALUE = "Last output from code snippet:\nNone"
+_CODE_ERROR = re.compile(r"due to: (\w[^\n]*(?:\n(?!Now let's)[^\n]*){0,5})")
 _PURPOSES = ("_i", "description", "explanation", "instruction", "instructions", "reason", "purpose")
 _SUCCEEDED = re.compile(r"(?i)\bsuccess|\b(?:updated|applied|wrote|written|created|edited|replaced|saved|ok)\b")
 _READS_MORE = re.compile(
@@ -169,7 +173,7 @@ def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], res
     if name in ("process", "BashOutput", "KillShell") or not command:
         return describe_other(name, "shell", arguments, result)
     if "code" in arguments and "command" not in arguments:
-        return _describe_code(name, arguments, command, view)
+        return _describe_code(name, arguments, command, result)
     shell_kind, (label, short), finding = describe_shell(arguments, command, view)
     outcome: Outcome = "failed" if finding.is_failure else "ok"
     target = finding.facts.read_files[-1] if shell_kind == "read" and finding.facts.read_files else command
@@ -185,9 +189,13 @@ def _code_label(code: str) -> str:
     return clip_middle(label, 200)
 
 
-def _describe_code(name: str, arguments: Mapping[str, Any], code: str, view: OutputView) -> CallLine:
+def _describe_code(name: str, arguments: Mapping[str, Any], code: str, result: str) -> CallLine:
     """A code interpreter: what the program is for, and what it printed."""
     what = f"{name} `{_code_label(code)}`"
+    printed = _CODE_FRAME.sub("", result, count=1)
+    if (error := _CODE_ERROR.search(printed[-_MAX_ERROR_CHARS:])) is not None and printed.startswith("Error:"):
+        return _describe_failure(name, "shell", arguments, error[1])
+    view = read_output(printed.removesuffix(_NO_VALUE))
     _, _, finding = describe_shell({}, "python", view)
     is_failure = (
         finding.is_failure

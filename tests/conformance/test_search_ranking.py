@@ -619,9 +619,32 @@ def test_the_questions_of_the_running_turn_are_no_hits(store: SessionStore) -> N
     assert {"m:1", "m:5"} <= found
     assert found.isdisjoint({"m:7", "m:10"})
     elsewhere = store.create()
-    assert len(store.search("quince station batch", scope={"answering": elsewhere.conversation_id}, limit=50)) == len(
-        everything
-    )
+    found = {
+        h.address
+        for h in store.search("quince station batch", scope={"answering": elsewhere.conversation_id}, limit=50)
+    }
+    assert found == everything - {"m:8", "m:9"}, "only the search itself"
+
+
+@pytest.mark.parametrize("key", ["answering", "asked_in"])
+def test_in_a_chat_no_search_finds_a_search(store: SessionStore, key: str) -> None:
+    question = "How many times is a failed job tried?"
+    call = ToolCall("c1", "session_search", json.dumps({"query": question}))
+    report = "Searched 37 messages: failed (3), job (9), tried (2).\n\nm:4 · assistant\nA failed job is tried 5 times."
+    source = store.create(title="Jobs")
+    store.append(source.id, [user("Read docs/jobs.md"), assistant("A failed job is tried 5 times.")])
+    for said in ("", "Let me search for that."):
+        asking = store.create()
+        store.append(asking.id, [user(question), assistant(said, (call,)), tool_result("c1", report)])
+        found = [h.address for h in store.search(question, scope={key: asking.conversation_id})]
+        assert found[0] == "m:2"
+        assert not {"m:3"} & set(found)
+        other = store.create().conversation_id
+        hits = store.search(question, scope={key: other}, limit=50)
+        assert not [h for h in hits if "session_search" in h.excerpt or "Searched" in h.excerpt]
+    everywhere = store.search(question, limit=50)
+    assert everywhere[0].excerpt == "A failed job is tried 5 times."
+    assert any("Searched" in h.excerpt for h in everywhere), "the log itself has them"
 
 
 def ask_about_ports(store: SessionStore) -> str:

@@ -80,7 +80,8 @@ _SUMMARY_SHARE = 0.4
 _USER_SHARE = 1.2
 # Tool results are long and have many words of any question.
 _RESULT_SHARE = 0.85
-_SEARCH_CALLS = ("session_search\n", "lcm_grep\n", "lcm_describe\n", "lcm_expand\n")
+# A call of a search tool, maybe after a sentence that announces it.
+_SEARCH_CALL = re.compile(r"(?:.{0,300}\n)?(?:session_search|lcm_grep|lcm_describe|lcm_expand)\n", re.DOTALL)
 # How describe_report() begins, and a result that another model read first.
 _SEARCH_RESULT = re.compile(r"Searched [\d,]+ messages?\b|\[(?:Answered by|Not answered: )")
 
@@ -93,6 +94,11 @@ class Relevance:
     matched: frozenset[int]
     # Whether it only repeats the query.
     is_echo: bool = False
+
+
+def is_search_text(text: str) -> bool:
+    """Whether a text is a call of a search tool or its result: they repeat the question and earlier messages."""
+    return _SEARCH_CALL.match(text) is not None or _SEARCH_RESULT.match(text) is not None
 
 
 def inverse_frequency(matches: float, texts: float) -> float:
@@ -160,7 +166,7 @@ class Ranker:
         return Relevance(total * share, frozenset(counts), is_echo)
 
     def _is_echo(self, text: str, words: Sequence[str | bytes], matched: int) -> bool:
-        if text.startswith(_SEARCH_CALLS) or _SEARCH_RESULT.match(text):
+        if is_search_text(text):
             return True
         if len(text) > _ECHO_CHARS or len(self.query.terms) < _ECHO_TERMS or 2 * matched <= len(self.query.terms):
             return False

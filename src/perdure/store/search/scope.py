@@ -41,6 +41,11 @@ class SearchScope:
         """Whether the index alone decides what is in scope, without the SQL conditions."""
         return not (self.session_id or self.since_ms or self.until_ms or self.visibility == OWNER)
 
+    @property
+    def leaves_out_searches(self) -> bool:
+        """Whether calls of search tools and their results do not match: in a chat, where they only repeat the rest."""
+        return self.asked_in is not None or self.answering is not None
+
     def conditions(self, table: str) -> tuple[str, list[Value]]:
         """Return SQL to append to a WHERE clause on messages (`m`) or outputs (`o`), and its values."""
         parts: list[str] = []

@@ -50,7 +50,7 @@ from perdure.store.search.matches import (
 from perdure.store.search.pairs import call_texts
 from perdure.store.search.progress import load_progress
 from perdure.store.search.query import SearchQuery, Term, parse_query
-from perdure.store.search.ranking import Ranker
+from perdure.store.search.ranking import Ranker, is_search_text
 from perdure.store.search.scope import SearchScope, build_scope
 from perdure.store.search.snippets import Snippets, highlight
 from perdure.store.search.tokenizer import fold_text
@@ -105,7 +105,8 @@ class SearchIndex:
 
         A phrase alone must occur; one in a question need not if nothing has it. `scope` may restrict `conversation`,
         `session`, `role`, `since_ms` and `until_ms`; the newest question of the conversation `asked_in` comes last,
-        and those of the running turn of the conversation `answering` are left out. Raises StoreError for others.
+        and those of the running turn of the conversation `answering` are left out; with one of the two, calls of search
+        tools and their results are, too. Raises StoreError for others.
         `rewordings` are queries for the same in other words; what several of them find comes first.
         """
         texts = _distinct(query, rewordings)
@@ -165,6 +166,8 @@ class SearchIndex:
             unanswered, newest = open_questions(tx, built.answering), newest_question(tx, built.asked_in)
             rankings = [w.run(tx, built, highest=highest, asked=unanswered | newest) for w in works]
             fused = [f for f in fuse_rankings(rankings) if f.match.message_id not in unanswered]
+            if built.leaves_out_searches:
+                fused = [f for f in fused if not is_search_text(f.match.text)]
             fused.sort(key=lambda f: f.match.message_id in newest)
             for number, work in enumerate(works):
                 work.read_replies(tx, [f.match for f in fused[start:end] if f.query == number], built)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import filterfalse
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,11 +16,6 @@ from perdure.core.errors import NotFound, StoreError, ToolError
 from perdure.core.ports import Asker, ContextControl, ContextReading, Page, Search, SearchHit, SearchReport, Spawner
 from perdure.tools.builtin.reading import CitedPassage, HitReader, ReadingFailure
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
-
-# How the search shows a call of one of its tools: the name, then the arguments.
-_SEARCH_CALL = re.compile(
-    r"(?:session_search|lcm_[a-z]+) (?:query|rewordings|address|here|limit|offset|cursor|answer)\b"
-)
 
 
 class ClarifyTool:
@@ -175,7 +168,7 @@ class SessionSearch:
         scope = _scope(context, here=here)
         hits = self._search.search(query, visibility=context.user, scope=scope, limit=_READ_HITS, rewordings=rewordings)
         passages = []
-        for hit in filterfalse(_is_search_call, hits):
+        for hit in hits:
             address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
             try:
                 page = self._search.open(address, conversation_id=context.conversation_id, limit=_READ_CHARS)
@@ -225,8 +218,6 @@ class SessionSearch:
             )
         except StoreError as error:
             raise ToolError(str(error)) from None
-        # The report of a search, earlier or current, is not evidence.
-        report = replace(report, hits=tuple(filterfalse(_is_search_call, report.hits)))
         lines = [describe_report(report), *(_format_hit(h, context, report) for h in report.hits)]
         if report.hits:
             more = f" cursor={report.next_cursor} shows more results." if report.next_cursor else ""
@@ -251,10 +242,6 @@ def _scope(context: ToolContext, *, here: bool, with_question: bool = False) -> 
     """Return the search scope; the message that the model is answering is excluded, or last `with_question`."""
     present = context.conversation_id or None
     return {"conversation": present if here else None, "asked_in" if with_question else "answering": present}
-
-
-def _is_search_call(hit: SearchHit) -> bool:
-    return hit.role == "assistant" and _SEARCH_CALL.match(hit.excerpt) is not None
 
 
 def _format_hit(hit: SearchHit, context: ToolContext, report: SearchReport) -> str:

@@ -226,6 +226,19 @@ def test_a_summary_that_speaks_of_refusals_is_one() -> None:
     assert problem_with(text, "\n".join(BLOCKS), source_tokens=9_000) == ""
 
 
+@pytest.mark.spec("F4")
+def test_facts_quoted_under_the_headings_are_a_summary() -> None:
+    names = ["billing", "export", "search", "mail", "auth", "cache"]
+    facts = "\n".join(
+        f"- The {name} service listens on port {7400 + n}; see the handbook." for n, name in enumerate(names)
+    )
+    source = "USER [1]: what are the ports?\n" + "A log line.\n" * 800 + f"ASSISTANT [9]: These:\n{facts}"
+    summary = f"## Goal\nKnow the ports.\n## Active State\nBranch main.\n## Critical Context\n{facts}"
+    assert problem_with(summary, source, source_tokens=9_000) == ""
+    whole = f"## Critical Context\n{facts * 40}\n{facts}"
+    assert "repeats" in problem_with(whole, source, source_tokens=9_000)
+
+
 @pytest.mark.spec("F3")
 def test_an_error_of_the_call_is_a_value() -> None:
     outcome = summarized(brief(), Scripted(overloaded()), left_s=lambda: 60)

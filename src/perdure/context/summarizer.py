@@ -67,6 +67,8 @@ _ERROR_KEYS = frozenset(("error", "errors", "detail", "message", "fault", "excep
 _LEAST_CHARS = 40
 _REFUSAL_CHARS = 700
 _LONG_LINE = 40
+# Under the headings asked for, this much of the source may be quoted.
+_ECHO_SHARE = 0.2
 # A summary repeats the headings of the prompt, but not its sentences.
 _PROMPT_LINE = 24
 _MOST_PROMPT_LINES = 0.5
@@ -92,7 +94,7 @@ def problem_with(text: str, source: str, *, source_tokens: int, instructions: st
         return "the summariser refused"
     if _repeats_prompt(body, instructions):
         return "the summary only repeats the prompt"
-    if _is_echo(body, source):
+    if _is_echo(body, source, has_headings=has_headings):
         return "the summary only repeats the conversation"
     if _is_babble(body):
         return "the summary repeats itself"
@@ -134,10 +136,15 @@ def _repeats_prompt(body: str, instructions: str) -> bool:
     return sum(line in instructions for line in lines) > _MOST_PROMPT_LINES * len(lines)
 
 
-def _is_echo(body: str, source: str) -> bool:
-    """Whether most long lines of a response are copied from the source."""
+def _is_echo(body: str, source: str, *, has_headings: bool) -> bool:
+    """Whether most long lines of a response are copied from the source.
+
+    A few facts quoted word for word under the headings are a summary.
+    """
     lines = [line for line in map(str.strip, body.splitlines()) if len(line) > _LONG_LINE]
     if not source or not lines:
+        return False
+    if has_headings and sum(map(len, lines)) < _ECHO_SHARE * len(source):
         return False
     # A sample is enough to detect an echo.
     sample = lines[:: max(1, len(lines) // 40)]

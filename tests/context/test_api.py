@@ -16,7 +16,7 @@ from perdure.config.settings import Settings
 from perdure.context.engine import CompactionReport
 from perdure.context.handoff import Handoff, render
 from perdure.context.task_state.active_task import OPEN
-from perdure.context.task_state.sections import INSTRUCTIONS as INSTRUCTIONS_HEADING
+from perdure.context.task_state.instructions import INSTRUCTIONS as INSTRUCTIONS_HEADING
 from perdure.core import rules
 from perdure.core.errors import ConfigError, InvalidMessage
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message

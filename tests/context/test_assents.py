@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from perdure.context.record.record import call_lines
+from perdure.context.task_state.instructions import REQUIREMENTS, parse_instructions
 from perdure.context.task_state.proposals import read_proposal, taken_up
 from perdure.context.task_state.reader import read_state
-from perdure.context.task_state.sections import REQUIREMENTS, parse_instructions, write_sections
+from perdure.context.task_state.sections import write_sections
 from perdure.context.task_state.state import TaskState
 from perdure.context.tool_calls.describe import describe_call
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user

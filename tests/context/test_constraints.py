@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perdure.context.record.record import call_lines
+from perdure.context.task_state.instructions import parse_instructions, write_instructions
 from perdure.context.task_state.reader import read_state
-from perdure.context.task_state.sections import parse_instructions, write_instructions, write_sections
+from perdure.context.task_state.sections import write_sections
 from perdure.core.messages import Entry, Message, assistant, user
 
 
@@ -34,11 +35,22 @@ def _after(sentence: str) -> str:
         "For now keep the legacy endpoint.",
         "Benutze immer die kurze Form der Anrede.",
         "Fass die Datei config.toml nicht an.",
+        # In the form of a request for one step.
+        "Stop rewriting my helpers.",
+        "Use metric units throughout the docs.",
+        "Would you mind not renaming my variables?",
+        "Please leave files alone that you only read.",
+        "Show me every change before you write it.",
+        "Run all checks before each release.",
         "每次提交之前都要先运行测试。",
         "不要修改数据库的结构。",
         "コメントは必ず英語で書いてください。",
         "本番サーバーには触らないでください。",
         "커밋 메시지는 항상 영어로 써줘",
+        # Facts that the user wants to be remembered.
+        "Remember that the test server listens on 7345 and that Tove Holm looks after it.",
+        "List all routes, and remember that the admin pages are on port 7346.",
+        "Merk dir: der Vertrag endet im Mai.",
         "허락 없이 배포하지 마",
     ],
 )
@@ -67,7 +79,15 @@ def test_what_tells_how_to_work_stays_after_its_request(sentence: str) -> None:
         "セールのときだけ買うんですよね、私は。",
         "以后我可以请你推荐几本书。",
         "Ich habe ein Verzeichnis namens auswertung auf dem Rechner.",
+        "Yes, I'll keep in mind that the old board is slower.",
         # Requests for one piece of work, and permissions for it.
+        "Read all guides and tell me the limits.",
+        "show me every place where the tax is computed",
+        "run all tests",
+        "Update all dependencies to their newest versions.",
+        "Lies alle Protokolle und nenn mir die Fehler.",
+        "列出所有的配置文件",
+        "모든 테스트를 실행해줘",
         "I'd like to move my hotel booking to another week.",
         "I would like to pay with the voucher that has the lowest value.",
         "I'd prefer the earliest train on that day.",

@@ -8,7 +8,7 @@
       proposals    what "yes" or "option 2" takes up
       work         files, commits, tests and errors, from the calls
       step_log     repeated steps, from the calls
-    sections     write the thirteen sections; active_task writes the first
+    sections     write the thirteen sections; active_task writes the first, instructions the user's rules
     merging      merge the sections of a model with them
 
 Data flows one way: entries and call lines → `read_state` → `TaskState` → `write_sections`.

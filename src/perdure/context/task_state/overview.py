@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.context.task_state.sections import binding_rules, describe_tests, push_status
+from perdure.context.task_state.instructions import binding_rules
+from perdure.context.task_state.sections import describe_tests, push_status
 from perdure.context.task_state.state import StandingInstruction, TaskState
 from perdure.context.text import beginning, tidy
 

@@ -19,10 +19,10 @@ from perdure.context.task_state.decisions import (
     topic_words,
     user_reading,
 )
+from perdure.context.task_state.instructions import parse_instructions
 from perdure.context.task_state.proposals import asks_for_data, proposal_of, taken_up
 from perdure.context.task_state.replies import answer_of, changes_of, reply_reading
 from perdure.context.task_state.requests import RequestLog
-from perdure.context.task_state.sections import parse_instructions
 from perdure.context.task_state.state import (
     BEFORE_LOG,
     AnsweredQuestion,

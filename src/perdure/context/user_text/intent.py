@@ -18,7 +18,7 @@ from perdure.context.user_text import paste_patterns as pat
 from perdure.context.user_text.alternatives import compile_alternatives
 from perdure.context.user_text.authorship import asks_something, authored_text, is_for_machines
 from perdure.context.user_text.paste_patterns import RULES_HEADING, TEXT, is_about_work
-from perdure.context.user_text.standing_instructions import is_particular, is_standing, may_bind
+from perdure.context.user_text.standing_instructions import is_standing, may_bind, orders_step
 from perdure.core.messages import Message, TextPart, is_background
 
 # Fewer sentences count as typed.
@@ -228,7 +228,7 @@ def _wanted_words(text: str) -> frozenset[str]:
 
 
 def _is_asking(sentence: str) -> bool:
-    return not is_standing(sentence) and (_ASKS_FOR.search(sentence) is not None or is_particular(sentence))
+    return not is_standing(sentence) and (_ASKS_FOR.search(sentence) is not None or orders_step(sentence))
 
 
 def _content_words(sentence: str) -> set[str]:

@@ -140,8 +140,9 @@ _ENGLISH = (
     r"|idea|worries|need\?|rush"
     r"|thanks|one\b|doubt|wonder|way|luck|clue|big deal|funciona|es\b|hay\b|sé\b|puedo|está"
     r"|tengo)\w+(?: \w+){0,4}[.!]?$",
-    r"\bno need to\b|\byou (?:don't|do not) (?:have|need) to\b|\bremember (?:to|that you)\b|\bkeep in mind\b"
-    r"|\bbear in mind\b",
+    r"\bno need to\b|\byou (?:don't|do not) (?:have|need) to\b|\bremember (?:to|that you)\b"
+    r"|\b(?:please|and|but|also|so)[, ]+remember that\b|(?<!['’]ll )(?<!\bwill )\b(?:keep|bear) in mind\b"
+    rf"|{_PLEASE}(?:remember|memori[sz]e|take note|make a note)\b(?! (?:when|how|the time|that time|me|us|I)\b)",
     r"\b(?:at most|no more than|not more than|maximum(?: of)?|max\.?|at least|minimum(?: of)?|not exceed"
     r"|go over) [$€£]?\d",
     rf"\b(?:answer|reply|respond|write|speak|talk|comments?|messages?|names?|docs?|text|spelling"
@@ -207,6 +208,10 @@ _OTHERS = (
     r"|не (?:надо|нужно|стоит))\b|\bне \w+(?:й|йте|ь|ьте)\b|\b(?:пиши|отвечай|используй|называй|спрашивай|говори)\w*\b",
     r"\bбез (?:моего|разрешения)\b|\bпо-(?:русски|английски|немецки)\b|\bзапрещено\b|\bничего не \w+",
     rf"\b(?:auf|en|in|на|em)\s+{_LANGUAGES}\b",
+    # A fact to remember
+    r"^(?:bitte |por favor,? |s'il te plaît,? |per favore,? |пожалуйста,? )*(?:merke? dir|denk(?:e? bitte)? daran"
+    r"|vergiss nicht|retiens|souviens-toi|n'oublie pas|recuerda|ten en cuenta|no olvides|ricorda(?:ti)?|tieni presente"
+    r"|non dimenticare|lembre-se|não esqueça|запомни\w*|не забудь)\b",
     # Dutch, Swedish, Danish, Norwegian
     r"\b(?:altijd|nooit|voortaan|alstublieft geen|gebruik geen|alltid|aldrig|alltid|fremover|hädanefter|altid|aldri)\b"
     r"|^(?:graag |alsjeblieft |vänligen )?(?:niet|inte|ikke|geen|inga|ingen)\b",
@@ -346,14 +351,17 @@ _WORK = (
     r"|release|publish"
     r"|submit|close|reopen|answer|reply|let's|now|next|then|first|step \d+|part \d+|also)"
 )
-_PARTICULAR = re.compile(
+_STEP_OF_WORK = (
     rf"^(?:(?:good|great|nice|fine|alright|perfect|yes|no|well|cool|right)[,.!]? +)?{_PLEASE[1:]}"
     rf"(?:now |then |next |first |can you |could you |would you |I want you to |I need you to "
-    rf"|let's )*{_WORK}\b"
-    r"[^.]{0,40}(?:\b(?:the|this|that|these|those|a|an|it|them|me|again|now|module|step|part|file|line|test)\b|\d"
-    r"|[\w-]+[/.][\w./-]+|\w+_\w+|`|\w+[a-z][A-Z]\w*)",
-    re.IGNORECASE,
+    rf"|let's )*{_WORK}\b[^.]{{0,40}}"
 )
+_NAMES = (
+    r"\b(?:the|this|that|these|those|a|an|it|them|me|again|now|module|step|part|file|line|test)\b|\d"
+    r"|[\w-]+[/.][\w./-]+|\w+_\w+|`"
+)
+_ORDERS_STEP = re.compile(rf"{_STEP_OF_WORK}(?:{_NAMES}|\w{{3,}})", re.IGNORECASE)
+_PARTICULAR = re.compile(rf"{_STEP_OF_WORK}(?:{_NAMES}|(?-i:[a-z][A-Z]))", re.IGNORECASE)
 _PARTICULAR_CJK = re.compile(
     "一下|吧[。！]?$|^(?:请|帮我|现在|然后|接着|再)?(?:修复|检查|看|运行|执行|添加|加|写一|改一|删除|解释|查|打开|读"
     "|比较|翻译|总结)"
@@ -401,7 +409,7 @@ def may_bind(sentence: str) -> bool:
         return False
     if _NO_REMARK.search(plain) and plain.isascii():
         return False
-    if _REPORTS.search(plain) or _PARTICULAR.search(plain) or _DESCRIBES.search(plain):
+    if _REPORTS.search(plain) or _ORDERS_STEP.search(plain) or _DESCRIBES.search(plain):
         return False
     return plain.isascii() or not (_PARTICULAR_CJK.search(plain) or is_small_talk(plain))
 
@@ -412,128 +420,14 @@ def is_small_talk(sentence: str) -> bool:
 
 
 @lru_cache(maxsize=1_024)
+def orders_step(sentence: str) -> bool:
+    """Return whether a sentence asks for one step of work."""
+    return _ORDERS_STEP.search(_BULLET.sub("", sentence)) is not None
+
+
 def is_particular(sentence: str) -> bool:
     """Return whether a sentence asks for one step of work on something particular."""
     return _PARTICULAR.search(_BULLET.sub("", sentence)) is not None
-
-
-# A wish for a piece of work, or a property of one definite thing: "the button must be blue".
-_ONE_TASK = re.compile(
-    r"\bI(?:['’]d like| would like| want| need) (?:the|a|an|this|that|these|those|some)\b"
-    r"|\b(?:I(?:['’]d| would) like (?:you )?to|I (?:want|need) (?:you )?to|we (?:should|need to|have to|could)"
-    r"|let['’]?s|can you|could you)\s+(?:also |now |then |first )*"
-    r"(?!(?:use|keep|avoid|stop|be|have|see|stay|stick|go|not|never|always|only)\b)\w+"
-    r"|^\W*(?:and |also |but |then |for \w+ )*(?:the|this|that|a|an) [^.,;:]{2,50}? (?:must|should|needs? to|has to)"
-    r" (?:be|have|show|say|read|look|open|contain|start|appear|link)\b"
-    r"|(?:해|봐|려|워|꿔|쳐|켜|게)\s?(?:줘|주세요|주라)[.!~]*$|(?:てください|てほしい(?:です)?)[。！]*$|^(?:请|帮我)[^，。]{2,40}[。！]?$",
-    re.IGNORECASE,
-)
-# A piece of work of the user's own ("I'd like to change my flight") and a permission: over with the request.
-_OWN_WISH = re.compile(
-    r"\bI(?:['’]d| would) like to "
-    r"(?!(?:use|keep|avoid|stop|be|have|see|stay|stick|go|do|work|follow|not|never|always|only)\b)\w+"
-    r"|\bI(?:['’]d| would) (?:like|prefer) (?:the|a|an|this|that|these|those|to go with)\b"
-    r"|^(?:(?:yes|yeah|ok(?:ay)?|sure|also|and|so|then)[,.! ]+)*you (?:can|may)\b"
-    r"(?!.*\b(?:not|only|but|any|all|whenever)\b)",
-    re.IGNORECASE,
-)
-_WOULD_PREFER = re.compile(r"\bI(?:['’]d| would) (?:rather |also )?prefer\b", re.IGNORECASE)
-# A word at the beginning that answers the message before.
-_ANSWERS = re.compile(
-    r"^(?:(?:\d+[.)]\s*)?(?:no+|nope|not really|yes|yeah|ok(?:ay)?|sure)\b[,.!:]*\s+)+(?=\w+\s\w)", re.IGNORECASE
-)
-_CODE = re.compile(r"`[^`]*`")
-_QUANTITY = re.compile(r"(?i)\b(?:all|any)\b")
-# Words of scope, of denial and of taste: a sentence with one of them may hold for all that follows.
-_LASTING = re.compile(
-    r"\b(?:always|never|every\w*|each|all|any\w*|whenever|from now|in (?:the )?future|going forward|next time|until"
-    r"|unless|before|after|while|don['’]?t|do not|not|no|nothing|only|without|prefer\w*|rather|instead|style"
-    r"|convention\w*|ever|english|german|french|spanish|language|short|brief|concise|ask me|call me|tell me"
-    r"|answer\w*|repl(?:y|ies)|commit\w*|push\w*|tests? first|TDD)\b"
-    r"|항상|앞으로|절대|반드시|매번|모든|마다|언제나|금지|꼭|한국어|영어|必ず|常に|今後|これから|毎回|絶対|だけ|のみ|ないで"
-    r"|总是|始终|以后|每|所有|一律|只|不|别|都|必须",
-    re.IGNORECASE,
-)
-
-
-# Words that make a sentence hold beyond its own request.
-_ALWAYS = re.compile(
-    r"\b(?:always|never|ever|every ?\w*|each|whenever|from now|from here on|henceforth|in (?:the )?future|going forward"
-    r"|next time|at all times|under no circumstances|in general|as a rule|by default|prefer\w*|conventions?|remember"
-    r"|immer|nie|niemals|jede[rsmn]?|künftig|grundsätzlich|ab (?:jetzt|sofort)|toujours|jamais|chaque|désormais|siempre"
-    r"|nunca|cada|sempre|mai|ogni|всегда|никогда|кажд\w+|отныне|впредь)\b"
-    r"|항상|앞으로|절대|반드시|매번|모든|마다|언제나|금지|꼭|必ず|常に|今後|これから|毎回|絶対|总是|始终|永远|以后|今后|每|所有"
-    r"|一律|必须|禁止|不得|都要",
-    re.IGNORECASE,
-)
-# Verbs of looking and telling: what is limited to them is the step at hand.
-_LOOKING = (
-    r"(?:validat\w*|check\w*|verif\w*|look\w*|review\w*|report\w*|tell|explain\w*|list|show|investigat\w*|analy[sz]\w*"
-    r"|plan\w*|discuss\w*|research\w*|read\w*|find out|describ\w*|summari[sz]\w*|think\w*|propos\w*|suggest\w*|prüf\w*"
-    r"|schau\w*|anschauen|vérifi\w*|regard\w*|revis\w*|comprueb\w*|провер\w*|посмотр\w*)"
-)
-# A limit to this step, a prohibition that leaves only looking, a request in form. "For now" and "not yet" hold until
-# they are revoked.
-_FOR_NOW = re.compile(
-    r"\b(?:this time|(?:just|only) (?:this )?once|one-?off|this (?:pr|commit|check|review|step|round|run)|diesmal"
-    r"|cette fois|esta vez|на этот раз)\b"
-    rf"|\b(?:just|only|simply|first|nur|erst(?:mal)?|seulement|solo|только)\W+(?:a |an |the |to |please )*{_LOOKING}\b"
-    r"|^\W*(?:(?:ok(?:ay)?|so|and|but|now|also|then|please|hey|hi|great|yes|no|quick \w+)\W+)*"
-    r"(?:can|could|would|will) (?:you|we) (?:please |kindly |also |now |just |quickly )*"
-    r"(?!(?:not|never|always|stop|avoid|keep|only|refrain|make|be|use)\b)\w+"
-    r"|这次|今回|이번",
-    re.IGNORECASE,
-)
-_HAPPENED = re.compile(
-    r"\b(?:was|were|wasn['’]?t|weren['’]?t|did|didn['’]?t|had|happened|stopped|showed|failed|saw|noticed)\b",
-    re.IGNORECASE,
-)
-_OBLIGES = re.compile(
-    r"\b(?:must|should|shall|may|can|need|needs|have to|has to|don['’]?t|do not|please|only|make sure|ensure|want|like"
-    r"|rather|avoid|stop|use|keep|without)\b",
-    re.IGNORECASE,
-)
-
-
-def is_lasting(sentence: str) -> bool:
-    """Return whether a word makes a sentence hold beyond its own request ("always", "from now on")."""
-    return _ALWAYS.search(_CODE.sub("", sentence)) is not None
-
-
-def is_for_now(sentence: str) -> bool:
-    """Return whether a sentence binds only its own request: a limit of this step, a request in form, a report."""
-    plain = _CODE.sub("", sentence)
-    if _ALWAYS.search(plain):
-        return False
-    is_report = _HAPPENED.search(plain) is not None and _OBLIGES.search(plain) is None
-    return is_report or _FOR_NOW.search(plain) is not None
-
-
-def is_wish(sentence: str) -> bool:
-    """Return whether a sentence wishes for a piece of work ("I want to …", "we should …")."""
-    return _ONE_TASK.search(sentence) is not None
-
-
-# What a "no" is about, pointed at or named: "no, keep x.csv", "wait, not that one".
-_OBJECTS = re.compile(
-    r"^(?:no+|nope|nah|wait|stop|hold on)\b[\s,.!:;–-]{0,3}(?:please )?(?:keep|leave|not)\s+"
-    r"(?:(?:that|this|those|these|it|them)\b[^,.;:]{0,20}|[\w./-]{0,80}\w\.\w{1,8})(?: as it is)?\W{0,3}$",
-    re.IGNORECASE,
-)
-
-
-def is_for_one_task(sentence: str) -> bool:
-    """Return whether a sentence that may bind asks for one piece of work, without a word that makes it last."""
-    if _OBJECTS.match(sentence) and not is_lasting(sentence):
-        return True
-    if _OWN_WISH.search(sentence) and not is_lasting(_WOULD_PREFER.sub("", sentence)):
-        return True
-    is_step = is_particular(sentence)
-    if not is_step and not is_wish(sentence):
-        return False
-    plain = _ANSWERS.sub("", _CODE.sub("", sentence))
-    # "All" of what a step is about does not make it last.
-    return _LASTING.search(_QUANTITY.sub("", plain) if is_step else plain) is None
 
 
 # A sentence is looked at several times: as a rule, as a remark, and as a part of its passage.

@@ -297,6 +297,15 @@ def test_a_model_chosen_for_a_conversation_is_kept_with_it(gateway: Running, ann
     assert [c.route.model for c in calls] == ["gpt-5-mini", "gpt-5-nano"]
 
 
+def test_a_remote_user_chooses_no_address_that_is_not_set_up_here(gateway: Running, ann: httpx.Client) -> None:
+    ask(ann, "address", "say one")
+    refused = ask(ann, "address", "/model http://127.0.0.1:9/v1/m-1")
+    assert (refused["level"], refused["text"]) == (
+        "error",
+        "http://127.0.0.1:9 is not among the servers that are set up here",
+    )
+
+
 def test_a_conversation_is_titled_by_its_first_message(gateway: Running, ann: httpx.Client) -> None:
     done = ask(ann, "title", "how do I prune roses?")
     assert gateway.store.conversations.get(done["conversation_id"]).title == "how do I prune roses?"

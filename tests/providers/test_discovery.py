@@ -186,7 +186,7 @@ def test_the_models_of_a_server_with_a_stored_key_are_listed_and_chosen_by_addre
         settings = validate_settings({"model": {"provider": "local"}})
         before = find_choices(settings, route_of(settings).main, tmp_path)
         assert not [choice for choice in before if sim.base_url in choice.name]
-        with pytest.raises(ConfigError):  # not a server of the user's: its address is the name of a file
+        with pytest.raises(ConfigError, match="wants a key; `perdure login http"):
             choose_route(settings, f"{sim.base_url}/org/m-2")
         StoredKeys(tmp_path, open_keyring=lambda: None).put(origin_of(sim.base_url) or "", "right")
         choices = {c.name: c for c in find_choices(settings, route_of(settings).main, tmp_path)}
@@ -199,3 +199,25 @@ def test_the_models_of_a_server_with_a_stored_key_are_listed_and_chosen_by_addre
         configured = validate_settings({"model": {"base_url": sim.base_url, "name": "m-1"}})
         names = [c.name for c in find_choices(configured, route_of(configured).main, tmp_path)]
         assert [name for name in names if "m-1" in name] == ["m-1"]
+
+
+def test_a_model_at_an_address_goes_to_that_server_and_not_to_the_provider_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of another service")
+    settings = validate_settings({})
+    with Simulator(models=("org/m-2",)) as sim:
+        main = choose_route(settings, f"{sim.base_url}/org/m-2")[0].main
+        assert (main.provider, main.base_url, main.model, main.api_key) == ("custom", sim.base_url, "org/m-2", None)
+        assert f"{sim.base_url}/org/m-2" in [c.name for c in find_choices(settings, main, tmp_path)]
+        with pytest.raises(ConfigError, match="does not list 'm-9'; it lists org/m-2"):
+            choose_route(settings, f"{sim.base_url}/m-9")
+        gone = sim.base_url
+    with pytest.raises(ConfigError, match="no server answers at http"):
+        choose_route(settings, f"{gone}/org/m-2")
+
+
+def test_words_with_spaces_are_no_model() -> None:
+    with pytest.raises(ConfigError, match="'what is here' is no model"):
+        choose_route(at_a_proxy("http://127.0.0.1:9/v1"), "what is here")

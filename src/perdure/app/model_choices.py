@@ -18,7 +18,7 @@ from perdure.core.errors import ConfigError
 from perdure.models.catalog import Catalog
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, has_runtime, packaged_weights
-from perdure.providers.model_probe import listed_models, with_api_path
+from perdure.providers.model_probe import listed_models, request_listing, with_api_path
 from perdure.providers.registry import (
     PROVIDERS,
     address_of,
@@ -144,10 +144,14 @@ def unknown_model_notice(settings: Settings, endpoint: Endpoint) -> str | None:
 def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
     """Resolve a model name to its endpoints and a label for the user.
 
-    Raises ConfigError without a key, for a model missing from the endpoint's own list, and for a missing model file. A
-    model that only the catalogue lacks may be a new one and is accepted.
+    Raises ConfigError without a key, for a model missing from the endpoint's own list, for an address where no server
+    answers, and for a missing model file. A model that only the catalogue lacks may be a new one and is accepted.
     """
+    if re.search(r"\s", name) and not Path(name).expanduser().is_file():
+        raise ConfigError(f"{name!r} is no model: no name has a space. Nothing has changed; `/model` lists them.")
     route = route_to(settings, name)
+    if (origin := origin_of(name)) is not None and (trouble := _server_problem(route.main, origin)):
+        raise ConfigError(f"{trouble}. Nothing has changed.")
     if (problem := missing_key(route.main)) and not settings.credentials.command:
         raise ConfigError(problem)
     if (notice := unlisted_notice(route.main)) is not None:
@@ -157,6 +161,24 @@ def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
         raise ConfigError(f"{unknown}. Nothing has changed; `/model` lists what can be called.")
     label = f"{route.main.model} ({route.main.provider})"
     return route, f"{label}; {unknown}" if unknown is not None else label
+
+
+def check_known_address(name: str) -> None:
+    """Raise ConfigError if a model is named by an address without a stored key, which remote users must not choose."""
+    origin = origin_of(name)
+    if origin is not None and origin not in stored_servers():
+        raise ConfigError(f"{origin} is not among the servers that are set up here")
+
+
+def _server_problem(endpoint: Endpoint, origin: str) -> str:
+    """Query the server at an address that was typed; return why it cannot be used, or ""."""
+    listing = request_listing(endpoint)
+    if listing.status is None:
+        return f"no server answers at {origin} ({listing.problem})"
+    if listing.is_key_refused:
+        verb = "refuses the stored key" if endpoint.api_key else "wants a key"
+        return f"the server at {origin} {verb}; `perdure login {origin}` stores one"
+    return ""
 
 
 def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalog) -> Iterator[ModelChoice]:

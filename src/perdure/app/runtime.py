@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from perdure.agent.deps import Send
 from perdure.agent.runner import LoopThread
 from perdure.agent.session import LiveSession
-from perdure.config.api_keys import api_key_for, origin_of, stored_servers
+from perdure.config.api_keys import api_key_for, origin_of
 from perdure.config.env import home_dir, make_home
 from perdure.config.settings import ModelSettings, Settings
 from perdure.context.engine import RunInThread
@@ -295,7 +295,7 @@ def route_to(settings: Settings, name: str) -> EndpointChain:
 def named_model(settings: Settings, name: str) -> ModelSettings:
     """Return the model settings for `model`, `provider/model`, a GGUF file, or `http://host/v1/model`; reads no key.
 
-    A configured provider keeps its `base_url`, where its key is sent; an address is that of a server with a stored key.
+    A configured provider keeps its `base_url`, where its key is sent.
     """
     provider, slash, model = name.partition("/")
     # Of several addresses of one provider the first counts.
@@ -308,7 +308,7 @@ def named_model(settings: Settings, name: str) -> ModelSettings:
         update = {"provider": provider, "name": model or None, "base_url": addresses[provider]}
     elif slash and find_provider(provider) is not None:
         update = {"provider": provider, "name": model or None, "base_url": None}
-    elif "://" in name and origin_of(name) in stored_servers():
+    elif origin_of(name) is not None:
         update = {"provider": "custom", **split_model_address(name)}
     return settings.model.model_copy(update=update)
 

@@ -18,6 +18,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app.build import AgentUser, build_agent
+from perdure.app.model_choices import check_known_address
 from perdure.app.runtime import MODEL_KEY, Shared
 from perdure.core.errors import ConfigError, LeaseLost, StoreError
 from perdure.core.ports import Clock
@@ -207,6 +208,7 @@ class AgentPool:
         if conversation_id is None:
             agent = self._factory.make(spec, user=spec.chat.user, session_id=None, prompter=prompter)
             if spec.model is not None:
+                check_known_address(spec.model)
                 agent.switch_model(self._factory.route_to(spec.model))
             conversation_id = agent.open().live.conversation_id
             if spec.model is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
-from perdure.app.model_choices import ModelChoice
+from perdure.app.model_choices import ModelChoice, check_known_address
 from perdure.app.runtime import MODEL_KEY
 from perdure.commands.command import CommandResult, Commands, is_command
 from perdure.commands.titles import title_of
@@ -407,6 +407,7 @@ class GatewayCommandContext:
 
     def choose_model(self, name: str) -> str:
         """Store the model with the conversation, so that every process uses it."""
+        check_known_address(name)
         route = self._pool.route_to(name)
         if self.agent.session_id is None:
             raise NotFound("The conversation is empty; send a message before you choose a model.")

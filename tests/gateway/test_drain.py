@@ -129,6 +129,15 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, sim: Simulator) -> None:
         assert store.inbox.get(turn).state != "done", "the next process goes on with it"
 
 
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """SIGHUP as a terminal leaves it, whatever the tests themselves were started with: a child ignores what they do."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("signals", [(signal.SIGHUP, signal.SIGHUP), (signal.SIGINT, signal.SIGTERM)])
 def test_several_signals_at_once_are_one_stop(
     tmp_path: Path, sim: Simulator, signals: tuple[signal.Signals, ...]
@@ -146,14 +155,6 @@ def test_several_signals_at_once_are_one_stop(
 
 def _questions(gateway: GatewayProcess) -> list[dict[str, Any]]:
     return list(_get(f"{gateway.url}/api/questions", gateway.headers("ann")).json())
-
-
-@pytest.fixture
-def hangup() -> Iterator[None]:
-    """SIGHUP as a terminal leaves it, whatever the tests themselves were started with: a child ignores what they do."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.usefixtures("hangup")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from perdure.core.concurrency import SystemClock
 from perdure.core.events import TextDelta, TurnFinished
-from perdure.core.visibility import User
+from perdure.core.visibility import OWNER, User
 from perdure.gateway.adapters.base import GatewayPort, PendingDeliveries, PlatformDelivery
 from perdure.gateway.events.broker import EventBroker
 from perdure.gateway.events.serialize import to_result
@@ -101,7 +102,7 @@ def test_a_turn_that_ends_here_is_noted_and_one_that_is_released_stays(tmp_path:
         broker = EventBroker(SystemClock())
         delivery = PlatformDelivery({"room": RoomAdapter()}, broker, _pending(store, "p1"))
         delivery.start(CHAT, turn_id)
-        publish = broker.publish
+        publish = partial(broker.publish, required_visibility=OWNER)
         publish(CHAT, turn_id, TextDelta("Here"))
         if is_final:
             publish(CHAT, turn_id, ANSWER)

@@ -61,7 +61,7 @@ class Started(Generic[T]):
     warning: str = ""
 
 
-def _installed(group: str) -> Iterable[EntryPoint]:
+def _find_installed(group: str) -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points  # 20 ms, and only a listing or an unknown name needs it
 
     return entry_points(group=group)
@@ -79,7 +79,7 @@ class PluginRegistry:
         builtins: Mapping[str, Factory | str] | None = None,
         expects: type | None = None,
         not_found: type[PluginNotFound] = PluginNotFound,
-        installed: Callable[[str], Iterable[EntryPoint]] = _installed,
+        installed: Callable[[str], Iterable[EntryPoint]] = _find_installed,
     ) -> None:
         self.kind = kind
         self.folder = folder
@@ -152,10 +152,10 @@ class PluginRegistry:
         # The first of the name wins; a built-in is met before anything of the user's is even looked at.
         plugin = next((DiscoveredPlugin(*candidate) for candidate in self._candidates() if candidate[0] == name), None)
         if plugin is None:
-            raise self._not_found(self._unknown(name))
+            raise self._not_found(self._describe_unknown(name))
         key = (plugin.origin, name)
         if key not in self._loaded:
-            self._loaded[key] = self._checked(plugin)
+            self._loaded[key] = self._load_factory(plugin)
         return self._loaded[key]
 
     def start(self, name: str, *, default: str, build: Callable[[Factory], T]) -> Started[T]:
@@ -199,19 +199,19 @@ class PluginRegistry:
         except Exception:  # damaged metadata of any package on the machine must not take Perdure down
             return []
 
-    def _checked(self, plugin: DiscoveredPlugin) -> Factory:
+    def _load_factory(self, plugin: DiscoveredPlugin) -> Factory:
         try:
             factory = self._import(plugin)
         except (Exception, SystemExit) as error:  # importing runs a stranger's code, which may raise anything
-            raise self._broken(plugin, _describe(error)) from error
+            raise self._broken_error(plugin, _describe(error)) from error
         if not callable(factory):
-            raise self._broken(plugin, f"a class or function is wanted, not {factory!r}")
+            raise self._broken_error(plugin, f"a class or function is wanted, not {factory!r}")
         if self._expects and isinstance(factory, type) and not issubclass(factory, self._expects):
-            raise self._broken(plugin, f"{factory.__name__} is no {self._expects.__name__}")
+            raise self._broken_error(plugin, f"{factory.__name__} is no {self._expects.__name__}")
         checked: Factory = factory
         return checked
 
-    def _broken(self, plugin: DiscoveredPlugin, why: str) -> PluginBroken:
+    def _broken_error(self, plugin: DiscoveredPlugin, why: str) -> PluginBroken:
         return PluginBroken(f"{self.kind} {plugin.name!r} at {plugin.location} is broken: {why}")
 
     def _import(self, plugin: DiscoveredPlugin) -> Any:
@@ -225,7 +225,7 @@ class PluginRegistry:
         module, _, attribute = target.partition(":")
         return getattr(import_module(module), attribute)
 
-    def _unknown(self, name: str) -> str:
+    def _describe_unknown(self, name: str) -> str:
         names = self.names()
         close = get_close_matches(name, names, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""

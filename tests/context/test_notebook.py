@@ -138,7 +138,7 @@ def test_reading_message_by_message_equals_reading_at_once() -> None:
 def test_the_limit_follows_the_window_and_a_longer_notebook_keeps_its_newest_lines() -> None:
     assert (limit_bytes(200_000), limit_bytes(8_000)) == (16_384, 4_000)
     notebook = Notebook().apply("add", heading="Log", text="\n".join(f"line {n}" for n in range(500)))
-    shown = notebook.shortened(1_000)
+    shown = notebook.shorten(1_000)
     assert 950 <= len(shown.encode()) <= 1_000
     assert "line 499" in shown
     assert "lcm_grep" in shown
@@ -156,13 +156,13 @@ def test_the_limit_follows_the_window_and_a_longer_notebook_keeps_its_newest_lin
     ],
 )
 def test_a_part_of_the_notebook_fills_its_limit_and_never_exceeds_it(notebook: Notebook, max_bytes: int) -> None:
-    shown = notebook.shortened(max_bytes)
+    shown = notebook.shorten(max_bytes)
     assert 0.85 * max_bytes <= len(shown.encode()) <= max_bytes
 
 
 def test_long_notes_are_shortened_and_not_dropped() -> None:
     notebook = Notebook(tuple((f"H{n}", f"Decision {n}: " + "because of reasons; " * 60) for n in range(7)))
-    shown = notebook.shortened(3_000)
+    shown = notebook.shorten(3_000)
     assert [n for n in range(7) if f"Decision {n}: because of reasons; because" in shown] == list(range(7))
 
 

@@ -41,10 +41,10 @@ def test_after_a_reply_a_bounded_number_of_messages_is_read():
     entries = _entries(120)
 
     engine.observe(entries)
-    assert not any(e.memoized("facts") for e in entries)
+    assert not any(e.get_memo("facts") for e in entries)
     engine.observe([Entry(200, assistant("Done."))])
 
-    assert [e.memoized("facts") is not None for e in entries] == [True] * 100 + [False] * 20
+    assert [e.get_memo("facts") is not None for e in entries] == [True] * 100 + [False] * 20
 
 
 def test_a_compaction_asked_for_early_reads_what_was_left():
@@ -69,12 +69,12 @@ asked = [Entry(n, user(f"{n}: " + "The build of src/app/main.py failed with code
 engine.observe(asked)
 assert "perdure.context.handoff_writer" not in sys.modules
 engine.observe([Entry(200, assistant("Done."))])
-assert not any(e.memoized("facts") for e in asked)
+assert not any(e.get_memo("facts") for e in asked)
 for thread in threading.enumerate():
     if thread.name == "perdure-import":
         thread.join()
 engine.observe([Entry(201, assistant("Done."))])
-assert all(e.memoized("facts") for e in asked)
+assert all(e.get_memo("facts") for e in asked)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

@@ -137,7 +137,7 @@ def test_a_secret_in_a_long_file_that_was_read_is_told_nowhere(kind: str) -> Non
     result = tool_result("c1", text, state="refused" if kind == "refused" else None)
     entries = _entries(user("Read it."), assistant("", (call,)), result, assistant("It holds a key."))
     lines = call_lines(entries)
-    assert (entries[2].memoized("redacted") is None) == (kind != "refused"), "only what is told has to be scanned"
+    assert (entries[2].get_memo("redacted") is None) == (kind != "refused"), "only what is told has to be scanned"
     record = draw_record(entries, budget=8_000, lines=lines)
     assert "docs/guide.md" in record
     assert secret[:20] not in record
@@ -178,9 +178,9 @@ def test_an_earlier_record_is_carried_over_with_the_users_words_whole() -> None:
 def test_what_was_computed_of_a_message_is_not_computed_again() -> None:
     entries = _entries(*_long_session(4))
     prepare(entries)
-    statements = [e.memoized("statement") for e in entries]
+    statements = [e.get_memo("statement") for e in entries]
     draw_record(entries, budget=2_000)
-    assert all(e.memoized("statement") is s for e, s in zip(entries, statements, strict=True))
+    assert all(e.get_memo("statement") is s for e, s in zip(entries, statements, strict=True))
 
 
 def test_the_cache_reads_what_it_lacks_and_stays_within_its_bytes() -> None:

@@ -51,7 +51,7 @@ def test_equal_words_of_a_plain_list_share_what_is_computed_of_them() -> None:
     replied = {"role": "assistant", "content": "They pass."}
     entries = CompactionHistory.read([said, replied, said, {"role": "assistant", "content": "They fail."}]).entries
     entries[0].memo("words", lambda m: m.text)
-    assert [e.memoized("words") for e in entries] == [said["content"], None, said["content"], None]
+    assert [e.get_memo("words") for e in entries] == [said["content"], None, said["content"], None]
     assert [e.seq for e in entries] == [-4, -3, -2, -1]
 
 
@@ -120,9 +120,9 @@ def test_only_the_facts_that_count_are_extracted() -> None:
     entries = [Entry(n, tool_result(f"c{n}", f"{listing}\nsrc/seen_{n}.py", "ls")) for n in range(2_000)]
     use = ValueUse.read(list(map(EntryFacts, entries)))
     assert "src/seen_1999.py" in use.weights.chance
-    assert entries[-1].memoized(FACTS_KEY) is not None
-    assert entries[0].memoized(FACTS_KEY) is None
-    assert sum(e.memoized(FACTS_KEY) is not None for e in entries) < 100
+    assert entries[-1].get_memo(FACTS_KEY) is not None
+    assert entries[0].get_memo(FACTS_KEY) is None
+    assert sum(e.get_memo(FACTS_KEY) is not None for e in entries) < 100
 
 
 def test_a_proposal_is_read_for_an_answer_that_may_take_it_up() -> None:
@@ -130,4 +130,4 @@ def test_a_proposal_is_read_for_an_answer_that_may_take_it_up() -> None:
     for answer, is_read in (("Yes, do that.", True), ("Now list the open tickets of the team.", False)):
         entries = [Entry(0, Message("user", "What now?")), Entry(1, reply), Entry(2, Message("user", answer))]
         read_state(entries, call_lines(entries))
-        assert (entries[1].memoized("proposal") is not None) == is_read
+        assert (entries[1].get_memo("proposal") is not None) == is_read

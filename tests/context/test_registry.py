@@ -11,7 +11,7 @@ import perdure
 from perdure.context.compaction_input import Item
 from perdure.context.compressor import ContextCompressor
 from perdure.context.conformance import long_history
-from perdure.context.engine import Compaction, ContextEngine, EngineServices, unchanged
+from perdure.context.engine import Compaction, ContextEngine, EngineServices, unchanged_compaction
 from perdure.context.registry import FallbackEngine, engines, register_context_engine, start_engine
 from perdure.core.errors import ConfigError, EngineNotFound, ToolError
 from perdure.core.usage import CanonicalUsage
@@ -176,7 +176,7 @@ class Idle(Mine):
     """Never compacts anything."""
 
     def compress(self, messages: Sequence[Item], **_: object) -> Compaction:  # type: ignore[override]
-        return unchanged(messages, "nothing")
+        return unchanged_compaction(messages, "nothing")
 
 
 @pytest.mark.spec("M2")

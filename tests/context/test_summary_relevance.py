@@ -7,7 +7,7 @@ import time
 import pytest
 
 from perdure.context.summarizer import problem_with
-from perdure.context.summary_relevance import _split, _terms, _terms_of_passages, is_about
+from perdure.context.summary_relevance import _split_passages, _terms, _terms_of_passages, is_about
 
 DEPLOYMENT = """USER: Set up a workflow that deploys to the app wren-api on each push to main.
 ASSISTANT: I wrote .github/workflows/deploy.yml with setup-flyctl; FLY_API_TOKEN is a secret of the repository.
@@ -157,4 +157,6 @@ def test_values_that_a_summary_computes_are_allowed() -> None:
 def test_the_terms_of_passages_are_those_of_the_pattern(text: str) -> None:
     words = "migration took migrate bash seconds éclair clair naïve ledger 手順 the don"
     wanted = frozenset(_terms(words)) | {"12345678", "0187", "96", "1234", "77777777"}
-    assert list(_terms_of_passages(text, wanted)) == [wanted & _terms(text[start:end]) for start, end in _split(text)]
+    assert list(_terms_of_passages(text, wanted)) == [
+        wanted & _terms(text[start:end]) for start, end in _split_passages(text)
+    ]

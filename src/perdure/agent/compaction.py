@@ -47,7 +47,7 @@ from perdure.context.engine import (
     Steps,
     keep_essentials,
     run_steps,
-    unchanged,
+    unchanged_compaction,
 )
 from perdure.context.handoff import edit_handoff
 from perdure.context.retention import find_unread
@@ -133,7 +133,9 @@ def compaction_steps(
         try:
             compaction = yield from deps.engine.compress_steps(entries, focus_topic=focus, reason=reason)
         except Exception as error:  # a plug-in engine may raise anything: the conversation continues without it
-            compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
+            compaction = unchanged_compaction(
+                entries, f"The context engine failed: {describe_error(error)}", outcome="failed"
+            )
         return _write(compaction, live, deps, reporting, reason=reason)
 
 

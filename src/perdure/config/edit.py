@@ -34,12 +34,12 @@ def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
     for depth, part in enumerate(path[:-1]):
         entry = next(((k, v) for k, v in node.value if k.value == part), None)
         if entry is None:
-            return _added(text, node, _nest(path[depth:], value))
+            return _add_entry(text, node, _nest(path[depth:], value))
         if not isinstance(entry[1], MappingNode):
             return _insert_first_entry(text, *entry, nested=_nest(path[depth + 1 :], value))
         node = entry[1]
     entry = next(((k, v) for k, v in node.value if k.value == path[-1]), None)
-    return _replaced(text, *entry, value=value) if entry else _added(text, node, {path[-1]: value})
+    return _replace_value(text, *entry, value=value) if entry else _add_entry(text, node, {path[-1]: value})
 
 
 def without(text: str, path: tuple[str, ...]) -> str:
@@ -71,7 +71,7 @@ def _holds_nothing_else(text: str, section: Node, node: Node, path: tuple[str, .
     return len(path) == 1 or _holds_nothing_else(text, key, value, path[1:])
 
 
-def _replaced(text: str, key: Node, node: Node, *, value: Any) -> str:
+def _replace_value(text: str, key: Node, node: Node, *, value: Any) -> str:
     start, end = _colon(text, key), _end(text, node, key)
     line = _line_start(text, key.start_mark.index)
     margin = " " * (len(text[line:start]) - len(text[line:start].lstrip(" ")))
@@ -80,7 +80,7 @@ def _replaced(text: str, key: Node, node: Node, *, value: Any) -> str:
     return f"{text[:line]}{saved}{text[line:start]} {_inline(value)}{text[end:]}"
 
 
-def _added(text: str, node: MappingNode, nested: dict[str, Any]) -> str:
+def _add_entry(text: str, node: MappingNode, nested: dict[str, Any]) -> str:
     """Return the text with a new entry after the last one of a mapping."""
     if node.flow_style:
         end = node.end_mark.index - 1

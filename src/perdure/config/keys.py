@@ -159,7 +159,7 @@ def mask(text: str) -> str:
 
 def allowed_at(location: tuple[str | int, ...]) -> str:
     """Describe the allowed values at a location of the settings, such as (`fallback_providers`, 0, `provider`)."""
-    return allowed(_node_at(location))
+    return describe_allowed(_node_at(location))
 
 
 def names_at(location: tuple[str | int, ...]) -> tuple[str, ...]:
@@ -173,17 +173,17 @@ def _node_at(location: tuple[str | int, ...]) -> Mapping[str, Any]:
         inner = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
         if inner is None:
             break
-        node = _resolved(inner)
+        node = _resolve_ref(inner)
     return node
 
 
-def allowed(node: Mapping[str, Any]) -> str:
+def describe_allowed(node: Mapping[str, Any]) -> str:
     """Describe in words the values that a node of the JSON schema accepts."""
-    node = _resolved(node)
+    node = _resolve_ref(node)
     if "allowed" in node:
         return str(node["allowed"])
     if "anyOf" in node:
-        return ", or ".join("null" if n.get("type") == "null" else allowed(n) for n in node["anyOf"])
+        return ", or ".join("null" if n.get("type") == "null" else describe_allowed(n) for n in node["anyOf"])
     if "enum" in node:
         return "one of " + ", ".join(map(str, node["enum"]))
     kind = node.get("type")
@@ -195,7 +195,7 @@ def allowed(node: Mapping[str, Any]) -> str:
     if kind == "object":
         return "a section of settings"
     if kind == "array":
-        return "a list; each item: " + allowed(node["items"])
+        return "a list; each item: " + describe_allowed(node["items"])
     return {"boolean": "true or false", "string": "some text"}.get(str(kind), "any value")
 
 
@@ -208,7 +208,7 @@ def _range(noun: str, node: Mapping[str, Any]) -> str:
     return text if high is None else f"{text}, at most {high:g}"
 
 
-def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_ref(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Resolve a reference; sibling keys override the referenced node."""
     if "$ref" not in node:
         return node
@@ -218,7 +218,7 @@ def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _walk(node: Mapping[str, Any], prefix: str) -> Iterator[Key]:
     for name, child in node["properties"].items():
-        child = _resolved(child)
+        child = _resolve_ref(child)
         dotted = f"{prefix}{name}"
         if "properties" in child:
             yield from _walk(child, f"{dotted}.")
@@ -227,7 +227,7 @@ def _walk(node: Mapping[str, Any], prefix: str) -> Iterator[Key]:
         yield Key(
             name=dotted,
             default=child["default"],
-            allowed=allowed(child),
+            allowed=describe_allowed(child),
             description=child["description"],
             is_list=child.get("type") == "array",
             is_number=bool(kinds & {"integer", "number"}),

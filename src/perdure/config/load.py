@@ -36,10 +36,10 @@ class Problem:
 
     @property
     def name(self) -> str:
-        return dotted(self.location)
+        return format_location(self.location)
 
 
-def dotted(location: Iterable[str | int]) -> str:
+def format_location(location: Iterable[str | int]) -> str:
     """Format a location as a name: `("fallback_providers", 0, "model")` is `fallback_providers[0].model`."""
     text = ""
     for part in location:
@@ -59,7 +59,7 @@ def as_error(errors: Iterable[Problem]) -> ConfigError:
 
 def _problem(detail: Mapping[str, Any], origins: Origins) -> Problem:
     location = tuple(detail["loc"])
-    name = dotted(location)
+    name = format_location(location)
     origin = _origin(location, origins)
     if detail["type"] == "extra_forbidden":
         text = f"unknown setting {name!r}{_hint(location)}"
@@ -77,10 +77,10 @@ def _hint(location: tuple[str | int, ...]) -> str:
         return f"; write `{leaf}:` inside `{section.replace('.', ': ')}:` instead"
     names = keys.names_at(location[:-1])
     if close := [n for n in names if name in n.split("_")] or get_close_matches(name, names, n=1, cutoff=0.7):
-        return f" (did you mean {dotted((*location[:-1], close[0]))!r}?)"
+        return f" (did you mean {format_location((*location[:-1], close[0]))!r}?)"
     if any(isinstance(part, int) for part in location):  # an item of a list; other sections have nothing to do with it
         return f"; it takes {', '.join(names)}"
-    return keys.did_you_mean(dotted(location))
+    return keys.did_you_mean(format_location(location))
 
 
 def _format_value(value: Any) -> str:
@@ -92,7 +92,7 @@ def _format_value(value: Any) -> str:
 def _origin(location: tuple[str | int, ...], origins: Origins) -> str:
     """Return where a value was set: its own origin, or that of the nearest enclosing section."""
     for end in range(len(location), 0, -1):
-        if origin := origins.get(dotted(location[:end])):
+        if origin := origins.get(format_location(location[:end])):
             return origin
     return ""
 
@@ -133,10 +133,10 @@ def parse(text: str, path: Path) -> Document:
             tree = CommentedMap()
         if not isinstance(tree, CommentedMap):
             raise ConfigError(f"{path} should hold settings like `model: {{name: …}}`, not {_noun(tree)}")
-        origins = {dotted(location): f"{path}, line {line}" for location, line in _lines(tree, ())}
+        origins = {format_location(location): f"{path}, line {line}" for location, line in _lines(tree, ())}
         return Document(path, text, _plain(tree), origins, has_crlf)
     except YAMLError as error:
-        raise ConfigError(_broken(error, text, path)) from None
+        raise ConfigError(_describe_syntax_error(error, text, path)) from None
     except (ValueError, RecursionError) as error:  # a date that no calendar has; a list that holds itself
         raise ConfigError(f"{path} cannot be read: {error}; mend it with `perdure config edit`") from None
 
@@ -167,7 +167,7 @@ def _lines(node: Any, location: tuple[str | int, ...]) -> Iterator[tuple[tuple[s
             yield from _lines(value, location_)
 
 
-def _broken(error: YAMLError, text: str, path: Path) -> str:
+def _describe_syntax_error(error: YAMLError, text: str, path: Path) -> str:
     what, line = "it is not valid YAML", 0
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark

@@ -90,7 +90,7 @@ class CompactionHistory:
 def tokens_of(entry: Entry, model: str = "") -> int:
     """Estimated tokens of a message including its reasoning, cached per model."""
     key = ("tokens", model)
-    tokens: int | None = entry.memoized(key)
+    tokens: int | None = entry.get_memo(key)
     if tokens is None:
         tokens = estimate_figures(entry_figures(entry), model or None, sends_reasoning=True)
         entry.set_memo(key, tokens)
@@ -109,10 +109,10 @@ def _read_plain(items: Sequence[Item], key: Callable[[], bytes]) -> tuple[list[E
         origins = [index.get(id(m)) for m in messages]
     # Log entries have a kind; elsewhere a handoff has to be recognised.
     if any(map(looks_like_handoff, messages)):
-        messages, origins = _split(messages, origins, key())
+        messages, origins = _split_handoffs(messages, origins, key())
     first = -len(messages)
     if given:
-        entries = [given[id(m)].renumbered(n) if id(m) in given else Entry(n, m) for n, m in enumerate(messages, first)]
+        entries = [given[id(m)].with_seq(n) if id(m) in given else Entry(n, m) for n, m in enumerate(messages, first)]
     else:
         entries = [Entry(n, m) for n, m in enumerate(messages, first)]
     _share_memos(entries)
@@ -138,7 +138,7 @@ def _share_memos(entries: Iterable[Entry]) -> None:
 def _sizes(entries: Sequence[Entry], model: str) -> list[int]:
     """Return the tokens of each message; equal results, such as of files that were read again, are counted once."""
     known = dict[tuple[object, str | None], int]()
-    sizes: list[int | None] = Entry.memoized_by(entries, ("tokens", model))
+    sizes: list[int | None] = Entry.get_memos(entries, ("tokens", model))
     for n, entry in enumerate(entries):
         if sizes[n] is not None:
             continue
@@ -159,7 +159,7 @@ def _accept_any(text: str) -> bool:
     return True
 
 
-def _split(
+def _split_handoffs(
     messages: Sequence[Message], origins: Sequence[int | None] | None, key: bytes
 ) -> tuple[list[Message], list[int | None]]:
     """Recognise handoffs by their seal, and split those merged with the next message."""

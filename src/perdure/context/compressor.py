@@ -33,7 +33,7 @@ from perdure.context.engine import (
     Steps,
     run_steps,
     run_steps_here,
-    unchanged,
+    unchanged_compaction,
 )
 from perdure.context.exact_values import read_facts
 from perdure.context.handoff import default_key, handoff_of, source_line
@@ -343,13 +343,15 @@ class ContextCompressor(ContextEngine):
         if not boundaries.has_content and rewrite is None:
             why = "There is nothing to compact: no messages lie between the first and the last ones that are kept."
             return self._record_pass(
-                replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason
+                replace(unchanged_compaction(messages, why), before_tokens=before, after_tokens=before), reason
             )
         writer = self._writer(reason, history, focus_topic)
         written = yield from writer.write(*(rewrite or (history, boundaries)), focus_topic=focus_topic)
         if not boundaries.has_content and written.handoff.is_digest:
             why = f"Nothing was compacted: no summary could be written for a new handoff. {written.trouble}".strip()
-            noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
+            noop = replace(
+                unchanged_compaction(messages, why), before_tokens=before, after_tokens=before, calls=written.calls
+            )
             return self._record_pass(noop, reason)
         retained = (*boundaries.pinned, *range(boundaries.tail_start, boundaries.size))
         plan = history.plan(range(boundaries.head_end), written.message, retained)
@@ -359,7 +361,9 @@ class ContextCompressor(ContextEngine):
         is_redone = rewrite is not None and not written.handoff.is_digest
         if not is_redone and after > before - max(_LEAST_GAIN_TOKENS, (before - unread) // 20):
             why = "Nothing was compacted: the handoff would hardly be shorter than the messages it stands for."
-            noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
+            noop = replace(
+                unchanged_compaction(messages, why), before_tokens=before, after_tokens=before, calls=written.calls
+            )
             return self._record_pass(noop, reason, unread_tokens=unread)
         done = Compaction(
             "digest" if written.handoff.is_digest else "compacted",

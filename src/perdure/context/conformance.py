@@ -97,14 +97,14 @@ def check_life_cycle(make: Make) -> None:
 
 def check_says_when(make: Make) -> None:
     """Check that a small prompt never asks for a compaction and one that fills the window does."""
-    engine = _started(make)
+    engine = _start_engine(make)
     _must(engine.should_compress(10) is False, "asks to compact a prompt of 10 tokens")
     _must(engine.should_compress(WINDOW) is True, "does not ask to compact a prompt that fills the window")
 
 
 def check_follows_the_window(make: Make) -> None:
     """Check that the engine adapts at once when the model switches to one with a smaller window."""
-    engine = _started(make)
+    engine = _start_engine(make)
     prompt = WINDOW // 8
     _must(engine.should_compress(prompt) is False, f"asks to compact {prompt} of {WINDOW} tokens")
     engine.update_model(context_length=prompt)
@@ -113,9 +113,9 @@ def check_follows_the_window(make: Make) -> None:
 
 def check_compacts(make: Make) -> None:
     """Check that a history of twice the window gets smaller, stays valid and keeps the newest request word for word."""
-    engine, entries = _started(make), long_history()
+    engine, entries = _start_engine(make), long_history()
     _must(engine.has_content_to_compress(entries), "sees nothing to compact in a history of twice the window")
-    done = _compressed(engine, entries)
+    done = _compress(engine, entries)
     _must(not done.is_noop, "changed nothing in a history of twice the window")
     after = [_message(item) for item in done.apply(entries)]
     _must(_tokens(after) < _tokens([e.message for e in entries]), "the new history is not smaller")
@@ -125,10 +125,10 @@ def check_compacts(make: Make) -> None:
 
 def check_compacts_again(make: Make) -> None:
     """Check that a conversation which grows beyond the window again is compacted again, each time."""
-    engine, entries = _started(make), long_history()
+    engine, entries = _start_engine(make), long_history()
     for turn in range(ROUNDS):
         engine.update_from_response(CanonicalUsage(input_tokens=WINDOW))
-        done = _compressed(engine, entries)
+        done = _compress(engine, entries)
         after = [_message(item) for item in done.apply(entries)]
         _must(not done.is_noop, f"compaction {turn + 1} of a growing conversation changed nothing")
         is_effective = _tokens(after) < _tokens([e.message for e in entries]) // 2
@@ -140,11 +140,11 @@ def check_compacts_again(make: Make) -> None:
 
 def check_keeps_unread_results(make: Make) -> None:
     """Check that tool results the model has not read yet are kept unchanged while they fit the window."""
-    engine, entries = _started(make), long_history()
+    engine, entries = _start_engine(make), long_history()
     calls = tuple(ToolCall(f"unread_{i}", "terminal") for i in range(3))
     results = [tool_result(c.id, f"measurement {c.id}: 42\n" * 300, "terminal") for c in calls]
     entries += [Entry(len(entries) + i, m) for i, m in enumerate([assistant(None, calls), *results])]
-    after = [_message(item) for item in _compressed(engine, entries).apply(entries)]
+    after = [_message(item) for item in _compress(engine, entries).apply(entries)]
     _must(all(any(m is r for m in after) for r in results), "results the model has not read are gone or were changed")
 
 
@@ -156,7 +156,7 @@ def check_looks_before_it_asks(make: Make) -> None:
         calls.append(prompt)
         return Summary("")
 
-    engine, entries = _started(make, ask), long_history()
+    engine, entries = _start_engine(make, ask), long_history()
     engine.observe(entries)
     engine.should_compress(WINDOW)
     engine.has_content_to_compress(entries)
@@ -165,9 +165,9 @@ def check_looks_before_it_asks(make: Make) -> None:
 
 def check_fits_small_windows(make: Make) -> None:
     """Check that a history is compacted in a window of 1,000 tokens without errors, keeping the newest request."""
-    engine, entries = _started(make), long_history()
+    engine, entries = _start_engine(make), long_history()
     engine.update_model(context_length=SMALL_WINDOW, model="model", provider="provider")
-    done = _compressed(engine, entries)
+    done = _compress(engine, entries)
     after = [_message(item) for item in done.apply(entries)]
     _must(_tokens(after) < _tokens([e.message for e in entries]), "the new history is not smaller")
     _must(any(m is entries[-1].message for m in after), "the newest user message is gone or was changed")
@@ -175,15 +175,15 @@ def check_fits_small_windows(make: Make) -> None:
 
 def check_is_idempotent(make: Make) -> None:
     """Check that compacting again without new messages changes nothing."""
-    engine, entries = _started(make), long_history()
-    done = _compressed(engine, entries)
+    engine, entries = _start_engine(make), long_history()
+    done = _compress(engine, entries)
     again = [Entry(i, _message(item)) for i, item in enumerate(done.apply(entries))]
-    _must(_compressed(engine, again).is_noop, "a second compaction without new content changed something")
+    _must(_compress(engine, again).is_noop, "a second compaction without new content changed something")
 
 
 def check_mutates_nothing(make: Make) -> None:
     """Check that the engine does not mutate its arguments."""
-    engine, entries = _started(make), long_history()
+    engine, entries = _start_engine(make), long_history()
     before = [e.message.to_dict() for e in entries]
     _result(engine, tuple(entries))
     _must([e.message.to_dict() for e in entries] == before, "the input was changed")
@@ -192,9 +192,9 @@ def check_mutates_nothing(make: Make) -> None:
 def check_survives_odd_histories(make: Make) -> None:
     """Check that no history makes the engine raise, and that each result is valid and has the newest user message."""
     for name, entries in odd_histories().items():
-        engine = _started(make)
+        engine = _start_engine(make)
         engine.has_content_to_compress(entries)
-        done = _compressed(engine, entries)
+        done = _compress(engine, entries)
         after = [_message(item) for item in done.apply(entries)]
         _must(not rules.violations(project(after, head_tokens=WINDOW)), f"{name}: cannot be made valid")
         newest = next((e.message for e in reversed(entries) if e.message.is_request), None)
@@ -218,8 +218,8 @@ def check_survives_bad_summarisers(make: Make) -> None:
                 raise answer
             return Summary(answer)
 
-        engine, entries = _started(make, ask), long_history()
-        done = _compressed(engine, entries)
+        engine, entries = _start_engine(make, ask), long_history()
+        done = _compress(engine, entries)
         _must(len(calls) <= 50, f"{name}: {len(calls)} calls")
         after = [_message(item) for item in done.apply(entries)]
         _must(_tokens(after) <= _tokens([e.message for e in entries]), f"{name}: the new history is larger")
@@ -228,12 +228,12 @@ def check_survives_bad_summarisers(make: Make) -> None:
 def check_takes_every_reason(make: Make) -> None:
     """Check that the engine accepts every reason and a focus topic."""
     for reason in REASONS:
-        _compressed(_started(make), long_history(), reason=reason, focus_topic="the release notes")
+        _compress(_start_engine(make), long_history(), reason=reason, focus_topic="the release notes")
 
 
 def check_works_in_a_thread(make: Make) -> None:
     """Check that `compress` works in another thread while other methods are called."""
-    engine, entries = _started(make), long_history()
+    engine, entries = _start_engine(make), long_history()
     results: list[object] = []
     worker = threading.Thread(target=lambda: results.append(_result(engine, entries)))
     worker.start()
@@ -245,7 +245,7 @@ def check_works_in_a_thread(make: Make) -> None:
 
 def check_tools(make: Make) -> None:
     """Check that the engine's tool schemas have a type and a name, and that an unknown tool call raises ToolError."""
-    engine = _started(make)
+    engine = _start_engine(make)
     for schema in engine.get_tool_schemas():
         function = schema.get("function")
         _must(schema.get("type") == "function" and isinstance(function, dict), f"{schema!r} is not a tool schema")
@@ -253,7 +253,7 @@ def check_tools(make: Make) -> None:
     try:
         answer = engine.handle_tool_call("no_such_tool_at_all", {})
         if isawaitable(answer):
-            run_coroutine(_awaited(answer))
+            run_coroutine(_to_coroutine(answer))
     except ToolError:
         return
     _must(False, "an unknown tool call must raise ToolError")
@@ -312,9 +312,9 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if any(wrong for _, wrong in results) else 0
 
 
-def _started(make: Make, ask: Callable[..., Summary] | None = None) -> ContextEngine:
+def _start_engine(make: Make, ask: Callable[..., Summary] | None = None) -> ContextEngine:
     engine = make()
-    engine.on_session_start("s_check", services=_services(_suited(ask, engine)))
+    engine.on_session_start("s_check", services=_services(_adapt_summarizer(ask, engine)))
     engine.update_model(context_length=WINDOW, model="model", provider="provider")
     return engine
 
@@ -323,7 +323,7 @@ def _services(ask: Callable[..., Any] | None = None) -> EngineServices:
     return EngineServices(summarize=ask, state=MemoryState())
 
 
-def _suited(ask: Callable[..., Summary] | None, engine: ContextEngine) -> Callable[..., Any] | None:
+def _adapt_summarizer(ask: Callable[..., Summary] | None, engine: ContextEngine) -> Callable[..., Any] | None:
     """Return the summarizer in the form this engine gets: a coroutine function if its `compress` is one."""
     if ask is None or not is_async(engine.compress):
         return ask
@@ -336,14 +336,14 @@ def _suited(ask: Callable[..., Summary] | None, engine: ContextEngine) -> Callab
 
 def _result(engine: ContextEngine, entries: Sequence[Entry], **options: Any) -> Any:
     result = engine.compress(entries, **options)
-    return run_coroutine(_awaited(result)) if isawaitable(result) else result
+    return run_coroutine(_to_coroutine(result)) if isawaitable(result) else result
 
 
-async def _awaited(work: Awaitable[Any]) -> Any:
+async def _to_coroutine(work: Awaitable[Any]) -> Any:
     return await work
 
 
-def _compressed(
+def _compress(
     engine: ContextEngine, entries: Sequence[Entry], *, reason: Reason = "threshold", focus_topic: str | None = None
 ) -> Compaction:
     result = _result(engine, entries, focus_topic=focus_topic, reason=reason)

@@ -152,7 +152,7 @@ def _advance(resume: Callable[[], Any]) -> Any:
         return _Returned(end.value)
 
 
-async def _awaited(work: Awaitable[T]) -> T:
+async def _to_coroutine(work: Awaitable[T]) -> T:
     return await work
 
 
@@ -367,7 +367,7 @@ class ContextEngine(ABC):
         compress: Callable[[], Any] = partial(self.compress, messages, focus_topic=focus_topic, reason=reason)
         result = yield compress if is_async(self.compress) else partial(asyncio.to_thread, compress)
         if isawaitable(result):
-            result = yield partial(_awaited, result)
+            result = yield partial(_to_coroutine, result)
         return call_foreign(as_compaction, result, messages)
 
     def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
@@ -431,7 +431,9 @@ def append_keep(steps: list[Step], position: int) -> None:
         steps.append(Keep(position, position + 1))
 
 
-def unchanged(messages: Sequence[Any], message: str, *, outcome: CompactionOutcome = "nothing_to_do") -> Compaction:
+def unchanged_compaction(
+    messages: Sequence[Any], message: str, *, outcome: CompactionOutcome = "nothing_to_do"
+) -> Compaction:
     """Return a compaction that keeps everything, with the reason as its message."""
     plan = (Keep(0, len(messages)),) if messages else ()
     return Compaction(outcome, plan, message=message, source=messages)

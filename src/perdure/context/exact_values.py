@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, Protocol
 
-from perdure.context.redacted_entries import redact_entries, redact_message, redacted
+from perdure.context.redacted_entries import redact_entries, redact_entry, redact_message
 from perdure.core.datastructures import Memo
 from perdure.core.messages import Entry, Message
 
@@ -260,8 +260,8 @@ def facts_of(message: Message) -> MessageFacts:
 
 def facts_in(entry: Entry) -> MessageFacts:
     """Return the facts of an entry's message, cached on the entry."""
-    facts: MessageFacts | None = entry.memoized(FACTS_KEY)
-    return facts or entry.memo(FACTS_KEY, lambda _: _facts_of(redacted(entry)))
+    facts: MessageFacts | None = entry.get_memo(FACTS_KEY)
+    return facts or entry.memo(FACTS_KEY, lambda _: _facts_of(redact_entry(entry)))
 
 
 class EntryFacts:
@@ -276,7 +276,7 @@ class EntryFacts:
 
     @property
     def message(self) -> Message:
-        return redacted(self._entry)
+        return redact_entry(self._entry)
 
     @property
     def mentioned(self) -> frozenset[str]:
@@ -298,8 +298,8 @@ class EntryFacts:
     def calls(self) -> tuple[CallTarget, ...]:
         if not self._entry.message.tool_calls:
             return ()
-        facts: MessageFacts | None = self._entry.memoized(FACTS_KEY)
-        return _call_targets(redacted(self._entry)) if facts is None else facts.calls
+        facts: MessageFacts | None = self._entry.get_memo(FACTS_KEY)
+        return _call_targets(redact_entry(self._entry)) if facts is None else facts.calls
 
 
 def _call_targets(message: Message) -> tuple[CallTarget, ...]:
@@ -309,7 +309,7 @@ def _call_targets(message: Message) -> tuple[CallTarget, ...]:
 
 def read_facts(entries: Iterable[Entry]) -> None:
     """Extract and cache the facts of many entries, redacted in batches."""
-    unread = [e for e in entries if e.memoized(FACTS_KEY) is None]
+    unread = [e for e in entries if e.get_memo(FACTS_KEY) is None]
     redact_entries(unread)
     for entry in unread:
         facts_in(entry)
@@ -470,11 +470,11 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
     for source in (*sources, *roles):
         source.settle()
     first = {fact: position for position, facts in everywhere for fact in facts}
-    followed = {p: _followed(entries[p].mentioned, p, calls.last) for p in results.crowd}
+    followed = {p: _share_used(entries[p].mentioned, p, calls.last) for p in results.crowd}
     return Weights(_chances(len(entries), sources, roles, followed), first, *sources, *roles)
 
 
-def _followed(listed: frozenset[str], position: int, used: Mapping[str, int]) -> float:
+def _share_used(listed: frozenset[str], position: int, used: Mapping[str, int]) -> float:
     """Return the share of a listing that was used afterwards: the rest is then likely to be used next."""
     paths = [f for f in listed if "/" in f or "." in f]
     used_later = sum(used.get(f, -1) > position for f in paths)

@@ -150,7 +150,7 @@ class _Head:
 
 def read_sections(text: str) -> dict[str, str]:
     """Map a summary to our thirteen sections, whatever headings it uses; other text is Critical Context."""
-    text = _unwrapped(text)
+    text = _unwrap(text)
     heads = _heads(text)
     preface = text[: heads[0].start] if heads else text
     texts: dict[str, list[str]] = {}
@@ -169,7 +169,7 @@ def split_headings(text: str) -> list[tuple[str, str, str]]:
 
     The title is "" for text before the first heading, unless that is a mere greeting.
     """
-    text = _unwrapped(text)
+    text = _unwrap(text)
     heads = _top_heads(list(_HEADING.finditer(text)))
     preface = text[: heads[0].start()].strip() if heads else text.strip()
     pieces = []
@@ -200,7 +200,7 @@ def _level(head: re.Match[str]) -> int:
 
 def has_own_headings(text: str) -> bool:
     """Whether a text has our layout: one exact heading, or two that map to sections."""
-    heads = _heads(_unwrapped(text))
+    heads = _heads(_unwrap(text))
     return any(h.is_exact for h in heads) or len({h.name for h in heads}) > 1
 
 
@@ -209,7 +209,7 @@ def says_nothing(body: str) -> bool:
     return body.strip().strip("-*•—–_()[].。<>").strip().lower() in _NOTHING_SAID
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap(text: str) -> str:
     """Remove reasoning tags and an enclosing code fence."""
     text = _ASIDE.sub("", text)
     fenced = _FENCE.match(text)
@@ -465,7 +465,7 @@ def assemble(parts: HandoffParts, frame: Handoff, shares: Shares) -> Handoff:
     if shares.record_tokens and _is_one_section(texts):
         most = int(most * _OTHER_FORMAT)
     sections = shorten(texts, most, size=estimate_text)
-    handoff = _bounded(frame.with_sections({**sections, "Active Task": active_task}), shares)
+    handoff = _shorten_to_limits(frame.with_sections({**sections, "Active Task": active_task}), shares)
     room = _room(handoff, shares)
     if room < _LEAST_RECORD_CHARS:
         return handoff
@@ -555,7 +555,7 @@ def _without_overrun(handoff: Handoff, shares: Shares) -> Handoff:
     return handoff
 
 
-def _bounded(handoff: Handoff, shares: Shares) -> Handoff:
+def _shorten_to_limits(handoff: Handoff, shares: Shares) -> Handoff:
     """Shorten the sections until their rendering fits the total limits, or nothing is left to cut."""
     for most, size in ((shares.whole_chars, len), (shares.whole_tokens, estimate_text)):
         if most is None:

@@ -370,7 +370,7 @@ class HandoffWriter:
         messages = [e.message for e in sources]
         users = [*_user_texts(sources), *user_claims(past.checked_text)]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
-        passages: list[tuple[frozenset[str], ...] | None] = Entry.memoized_by(sources, PASSAGES_KEY)
+        passages: list[tuple[frozenset[str], ...] | None] = Entry.get_memos(sources, PASSAGES_KEY)
         words = {text_to_check(e): w for e, w in zip(sources, passages, strict=True) if w is not None}
         policy = [m.text for m in messages if m.role == "system"]
         merged = merge_model_sections(
@@ -387,7 +387,7 @@ class HandoffWriter:
         written = {name or _OTHER_HEADINGS for _, name, _ in split_headings(summary.text)}
         prose = {n: t for n, t in merged.sections.items() if n not in BY_CODE and n in written}
         # Head and tail are sources too. Cached values are a fiftieth of the text to search.
-        cached: list[MessageFacts] = Entry.memoized_by(sources, FACTS_KEY)
+        cached: list[MessageFacts] = Entry.get_memos(sources, FACTS_KEY)
         facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
         if facts is not None:
             facts.append(scan(past.checked_text))
@@ -401,20 +401,20 @@ class HandoffWriter:
         """Return a function that draws the index; the values are ranked when it is first called."""
 
         @cache
-        def ranked() -> tuple[ValueUse, frozenset[str]]:
+        def read_values() -> tuple[ValueUse, frozenset[str]]:
             reached = _in_reach(sources)
             redact_entries(e for e in reached if e.message.tool_calls)
-            known: list[MessageFacts | None] = Entry.memoized_by(reached, FACTS_KEY)
+            known: list[MessageFacts | None] = Entry.get_memos(reached, FACTS_KEY)
             facts = [f or EntryFacts(e) for e, f in zip(reached, known, strict=True)]
             return ValueUse.read(facts), _facts_in_sight(self._head(job), job)
 
         @lru_cache(maxsize=1)  # drawn again in less room beside the same text
         def values_beside(text: str) -> list[str]:
-            use, visible = ranked()
+            use, visible = read_values()
             return rank_values(use, visible=visible, text=text)
 
         def draw(room: int, text: str) -> str:
-            return draw_index(ranked()[0], values_beside(text), budget=room, text=text)
+            return draw_index(read_values()[0], values_beside(text), budget=room, text=text)
 
         return draw
 

@@ -80,20 +80,20 @@ class Notebook:
         """Return the notebook after one change. Raises ToolError for one that cannot be made."""
         name = self._name_of(heading)
         if action == "add":
-            return self._add(name, _checked(text))
+            return self._add(name, _require_note(text))
         if name not in dict(self.sections):
             raise ToolError(f"there is no heading {name!r}; {self._headings()}")
         if not old.strip():
-            return self._with(name, _checked(text) if action == "replace" else "")
+            return self._with(name, _require_note(text) if action == "replace" else "")
         section, passage = self._section(name), _as_note(old)
         if section.count(passage) != 1:
             times = "does not occur" if passage not in section else "occurs more than once"
             raise ToolError(f"{old[:60]!r} {times} under {name!r}; copy a passage of the notes exactly")
         if action == "replace":
-            return self._with(name, section.replace(passage, _checked(text)))
+            return self._with(name, section.replace(passage, _require_note(text)))
         return self._with(name, "\n".join(filter(str.strip, section.replace(passage, "").split("\n"))))
 
-    def shortened(self, max_bytes: int, search_tool: str = "lcm_grep") -> str:
+    def shorten(self, max_bytes: int, search_tool: str = "lcm_grep") -> str:
         """Return the notebook's text within a byte limit; the newest headings and lines are kept longest."""
         if self.size <= max_bytes:
             return self.text
@@ -106,7 +106,7 @@ class Notebook:
         rooms = _fair_shares([len(text.encode()) for _, text in sections], max_bytes - fixed)
         for (heading, text), room in zip(sections, rooms, strict=True):
             lines.append(f"### {heading}\n{_newest_lines(text, room, notice)}")
-        return _cut("\n".join(lines), max_bytes)
+        return _cut_bytes("\n".join(lines), max_bytes)
 
     def _add(self, name: str, note: str) -> Notebook:
         section = self._section(name)
@@ -263,21 +263,21 @@ class WindowNotes:
     @property
     def tokens(self) -> int:
         """Approximate tokens that the notebook adds to a handoff."""
-        return estimate_text(self.notebook.shortened(self.max_bytes)) + _LIST_TOKENS
+        return estimate_text(self.notebook.shorten(self.max_bytes)) + _LIST_TOKENS
 
     def add_to(self, handoff: Handoff, state: TaskState) -> Handoff:
         """Return the handoff with the notebook and the list of windows."""
-        marked = self._marked(state)
+        marked = self._mark_notebook(state)
         return replace(handoff, notebook=self._write_notebook(marked), windows=self._list_windows(state))
 
     def extra(self, handoff: Handoff, state: TaskState) -> Mapping[str, Any]:
         """Return the fields stored with the handoff's message: the whole notebook, where it shows a part."""
-        marked = self._marked(state)
+        marked = self._mark_notebook(state)
         if self.as_of_seq is None or marked.size <= self.max_bytes:
             return {}
         return {WHOLE_NOTEBOOK: {"text": marked.text, "shown": _AS_OF.sub("", handoff.notebook)}}
 
-    def _marked(self, state: TaskState) -> Notebook:
+    def _mark_notebook(self, state: TaskState) -> Notebook:
         """Return the notebook with marks after lines about requests that the user cancelled."""
         from perdure.context.task_state.requests import find_withdrawals  # slow to import; only a compaction needs it
 
@@ -291,7 +291,7 @@ class WindowNotes:
         empty = "" if notebook.sections else "; nothing was written down yet"
         use = "; `notes` changes them" if self.is_editable else ""
         guide = f"({where}the assistant's own notes, not the user's words{use}{empty})"
-        return "\n".join(filter(None, (guide, notebook.shortened(self.max_bytes, self.search_tool))))
+        return "\n".join(filter(None, (guide, notebook.shorten(self.max_bytes, self.search_tool))))
 
     def _list_windows(self, state: TaskState) -> str:
         if not self.windows:
@@ -319,10 +319,10 @@ def _mark_cancelled(text: str, withdrawals: Sequence[Withdrawal], first_seq: int
 
     A mark of a message at or behind `first_seq` is set anew: the user may have requested the same again.
     """
-    return "\n".join(_marked(line, withdrawals, first_seq) for line in text.split("\n"))
+    return "\n".join(_mark_line(line, withdrawals, first_seq) for line in text.split("\n"))
 
 
-def _marked(line: str, withdrawals: Sequence[Withdrawal], first_seq: int | None) -> str:
+def _mark_line(line: str, withdrawals: Sequence[Withdrawal], first_seq: int | None) -> str:
     if (mark := _CANCELLED_MARK.search(line)) is not None:
         if first_seq is None or not mark[1] or int(mark[1]) < first_seq:
             return line
@@ -333,7 +333,7 @@ def _marked(line: str, withdrawals: Sequence[Withdrawal], first_seq: int | None)
     return line + _CANCELLED.format(f", m:{withdrawal.seq}" if withdrawal.seq >= 0 else "")
 
 
-def _checked(text: str) -> str:
+def _require_note(text: str) -> str:
     note = _as_note(text)
     if not note:
         raise ToolError("`text` is empty; say what to write down")
@@ -391,10 +391,14 @@ def _shortened_line(line: str, room: int) -> str:
         return line
     mark = match[0] if (match := _CANCELLED_MARK.search(line)) is not None else ""
     beginning_room = room - len(f"{_SHORTENED}{mark}".encode())
-    return f"{_cut(line, beginning_room).rstrip()}{_SHORTENED}{mark}" if beginning_room > 0 else _cut(line, room)
+    return (
+        f"{_cut_bytes(line, beginning_room).rstrip()}{_SHORTENED}{mark}"
+        if beginning_room > 0
+        else _cut_bytes(line, room)
+    )
 
 
-def _cut(text: str, room: int) -> str:
+def _cut_bytes(text: str, room: int) -> str:
     raw = text.encode()
     return text if len(raw) <= room else raw[: max(0, room)].decode(errors="ignore")
 
@@ -418,7 +422,7 @@ def show_notebook(notebook: Notebook, max_bytes: int) -> str:
     """Return the notebook within the limit of the window, with its size."""
     if notebook.size <= max_bytes:
         return f"{notebook.text or 'The notebook is empty.'}\n[{notebook.size:,} of {max_bytes:,} bytes]"
-    excerpt = notebook.shortened(max_bytes)
+    excerpt = notebook.shorten(max_bytes)
     rest = f"{notebook.size - len(excerpt.encode()):,} more are not shown on this window, and are not lost"
     return f"{excerpt}\n[{len(excerpt.encode()):,} of {max_bytes:,} bytes; {rest}]"
 

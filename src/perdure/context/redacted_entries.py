@@ -53,7 +53,7 @@ class EntryCache:
 
 def _size(entry: Entry) -> int:
     """Bytes of the text and of what is computed of it, roughly."""
-    return _ENTRY_BYTES + 2 * (entry.memoized("chars") or entry.memo("chars", count_chars))
+    return _ENTRY_BYTES + 2 * (entry.get_memo("chars") or entry.memo("chars", count_chars))
 
 
 def count_chars(message: Message) -> int:
@@ -66,24 +66,24 @@ _KEY = "redacted"
 _BATCH_CHARS = 100_000
 
 
-def redacted(entry: Entry) -> Message:
+def redact_entry(entry: Entry) -> Message:
     """The cached message of an entry without its secrets."""
-    message: Message | None = entry.memoized(_KEY)
+    message: Message | None = entry.get_memo(_KEY)
     return message or entry.memo(_KEY, redact_message)
 
 
 def is_redacted(entry: Entry) -> bool:
-    return entry.memoized(_KEY) is not None
+    return entry.get_memo(_KEY) is not None
 
 
 def redact_part(entry: Entry, text: str) -> str:
     """A part of an entry's text without its secrets: as it is where the entry is known to have none."""
-    return text if entry.memoized(_KEY) is entry.message else redact(text)
+    return text if entry.get_memo(_KEY) is entry.message else redact(text)
 
 
 def is_changed(entry: Entry) -> bool:
     """Whether secrets were redacted in an entry."""
-    message: Message | None = entry.memoized(_KEY)
+    message: Message | None = entry.get_memo(_KEY)
     return message is not None and message is not entry.message
 
 
@@ -91,7 +91,7 @@ def redact_entries(entries: Iterable[Entry]) -> None:
     """Redact and cache many entries in batches: secrets are rare, so that most batches are clean."""
     # Equal texts, such as short results, are scanned once.
     clean: set[str] = set()
-    for group in _batches([e for e in entries if e.memoized(_KEY) is None]):
+    for group in _batches([e for e in entries if e.get_memo(_KEY) is None]):
         texts = dict.fromkeys(t for e in group for t in _texts(e.message) if t not in clean)
         is_clean = len(group) > 1 and are_clean(texts)
         for entry in group:

@@ -243,7 +243,7 @@ def summarize_transcript(brief: Brief, ask: AnySummarize, *, left_s: Callable[[]
         answers.append(answer)
     if len(answers) == 1:
         return SummaryOutcome(answers[0], None, 1)
-    return (yield from _merged(brief, answers, ask, left_s()))
+    return (yield from _merge_summaries(brief, answers, ask, left_s()))
 
 
 def into_parts(brief: Brief) -> list[list[str]]:
@@ -251,7 +251,7 @@ def into_parts(brief: Brief) -> list[list[str]]:
     reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
     reserve += _previous_tokens(brief) + size_of(_request_excerpt(brief)) // _BYTES_PER_TOKEN
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
-    transcript = _bounded(brief.transcript, room)
+    transcript = _truncate_blocks(brief.transcript, room)
     # Prefix sums, to bisect for the end of each part.
     ends = [0, *accumulate(size + 2 for size in transcript.sizes)]
     parts: list[list[str]] = []
@@ -260,7 +260,7 @@ def into_parts(brief: Brief) -> list[list[str]]:
         end = max(start + 1, bisect_right(ends, ends[start] + room) - 1)
         parts.append(transcript.blocks[start:end])
         start = end
-    return parts if len(parts) <= MOST_PARTS else _folded(parts)
+    return parts if len(parts) <= MOST_PARTS else _sample_oldest(parts)
 
 
 def _within_window(brief: Brief) -> Brief:
@@ -291,7 +291,9 @@ def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
     return _prompt(brief, task, part, previous)
 
 
-def _merged(brief: Brief, answers: Sequence[Summary], ask: AnySummarize, timeout_s: float) -> Steps[SummaryOutcome]:
+def _merge_summaries(
+    brief: Brief, answers: Sequence[Summary], ask: AnySummarize, timeout_s: float
+) -> Steps[SummaryOutcome]:
     """Merge the summaries of the parts, and the previous handoff, in one more request."""
     room = _notes_tokens(brief) * _BYTES_PER_TOKEN
     notes = "\n\n".join(
@@ -411,7 +413,7 @@ def _as_summary(answer: object) -> Summary | SummaryFailure:
     return Summary(redact(clean(str(answer.text))), clean(str(answer.model)), usage, answer.cost_usd)
 
 
-def _bounded(transcript: Transcript, room: int) -> Transcript:
+def _truncate_blocks(transcript: Transcript, room: int) -> Transcript:
     """Truncate blocks so that they fit into `MOST_PARTS` parts."""
     most = room // 2
     # Sizes are in bytes, at least the length in characters: usually there is nothing to do.
@@ -424,7 +426,7 @@ def _bounded(transcript: Transcript, room: int) -> Transcript:
     return Transcript(shorter, list(map(size_of, shorter)))
 
 
-def _folded(parts: list[list[str]]) -> list[list[str]]:
+def _sample_oldest(parts: list[list[str]]) -> list[list[str]]:
     """Reduce the parts to `MOST_PARTS` by sampling the oldest ones evenly."""
     keep = parts[-(MOST_PARTS - 1) :]
     old = [b for part in parts[: -(MOST_PARTS - 1)] for b in part]

@@ -184,15 +184,15 @@ class GroundingSources:
     def joint_share(self, claim: str) -> float:
         """The share of a long claim's words that a few passages together have, one for every few words."""
         words = _stems(claim)
-        return 1.0 - len(self._unmatched(claim)) / len(words) if words else 0.0
+        return 1.0 - len(self._find_unmatched(claim)) / len(words) if words else 0.0
 
     def supports_clauses(self, claim: str) -> bool:
         """Whether every clause of a long claim has words of those passages: a true one supports no other."""
-        unmatched = self._unmatched(claim)
+        unmatched = self._find_unmatched(claim)
         clauses = (_stems(clause) - _FUNCTION_WORDS for clause in _CLAUSES.split(claim))
         return not any(len(c) >= _LEAST_CLAUSE and c <= unmatched for c in clauses)
 
-    def _unmatched(self, claim: str) -> frozenset[str]:
+    def _find_unmatched(self, claim: str) -> frozenset[str]:
         """Return the words of a claim that are missing from the passages that match it best."""
         words = _stems(claim)
         for _ in range(len(words) // _WORDS_PER_PASSAGE):
@@ -316,7 +316,7 @@ class _Evidence:
 
 def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[GroundingFinding]) -> str | None:
     """The verified line; None where it must be removed."""
-    if (invented := _invented(section, line, evidence.users)) and section in _REPORTS:
+    if (invented := _find_invented_claim(section, line, evidence.users)) and section in _REPORTS:
         # Of a report, the mere appeal to the user is left out: what was done has evidence of its own.
         plain = _APPEAL.sub("", line)
         if plain != line and len(_stems(plain)) >= _FEWEST_WORDS and not _USER_SAYS.search(plain):
@@ -331,11 +331,11 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
         findings.append(GroundingFinding(section, unsupported[0], "path", "removed"))
         return None
     for fact in unsupported:
-        line = _marked(line, fact)
+        line = _mark_text(line, fact)
         findings.append(GroundingFinding(section, fact, _KINDS[kind_of(fact)], "marked"))
     for quote in quotes_in(line):
         if not evidence.sources.has_quote(quote):
-            line = _marked(line, quote)
+            line = _mark_text(line, quote)
             findings.append(GroundingFinding(section, quote, "quote", "marked"))
     is_claim = _speaks_for_user(line)
     is_unquoted = (is_claim or section in _BINDING) and not quotes_in(line) and MARK not in line
@@ -356,7 +356,7 @@ def _speaks_for_user(line: str) -> bool:
     return _SPEAKS_FOR_USER.search(plain) is not None
 
 
-def _invented(section: str, line: str, users: GroundingSources) -> str | None:
+def _find_invented_claim(section: str, line: str, users: GroundingSources) -> str | None:
     """The claim about the user in a line that their words do not support; None without one."""
     is_claim = _USER_SAYS.search(line) is not None
     if not is_claim and section not in _USERS_OWN:
@@ -411,7 +411,7 @@ def quotes_in(line: str) -> list[str]:
     return [q for m in pairs if (q := next(filter(None, m.groups()), "")) and (len(q) >= _SHORTEST_QUOTE or not m[2])]
 
 
-def _marked(line: str, text: str) -> str:
+def _mark_text(line: str, text: str) -> str:
     """Append a mark to the first occurrence of `text`, unless it has one."""
     at = line.find(text)
     if at < 0:

@@ -138,7 +138,7 @@ def shorten_json(arguments: str, *, most_chars: int = ARGUMENT_CHARS) -> str:
     try:
         return _short(json.loads(arguments), most_chars)
     except (ValueError, RecursionError):
-        return _unparsed(arguments, most_chars)
+        return _wrap_unparsed(arguments, most_chars)
 
 
 def without_images(message: Message) -> Message:
@@ -156,7 +156,7 @@ def _describe_call(call: ToolCall) -> tuple[CallNote, str]:
         about = _about(value) if isinstance(value, dict) else _one_line(call.arguments, 80)
         arguments = _short(value, ARGUMENT_CHARS)
     except (ValueError, RecursionError):
-        about, arguments = _one_line(call.arguments, 80), _unparsed(call.arguments, ARGUMENT_CHARS)
+        about, arguments = _one_line(call.arguments, 80), _wrap_unparsed(call.arguments, ARGUMENT_CHARS)
     return CallNote(call.ids, call.name or "tool", about), arguments
 
 
@@ -194,7 +194,7 @@ def _one_line(text: str, most: int) -> str:
     return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
-def _clipped(text: str, most: int) -> str:
+def _clip_middle(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most * 2 // 3]}… [{len(text) - most:,} characters left out] …{text[-(most // 3) :]}"
@@ -203,26 +203,26 @@ def _clipped(text: str, most: int) -> str:
 def _short(value: Any, most_chars: int) -> str:
     """Parsed arguments as JSON of bounded length."""
     for most in (most_chars, most_chars // 2, most_chars // 4, 24):
-        text = _as_json(_shortened(value, most))
+        text = _as_json(_shorten_value(value, most))
         if len(text) <= 4 * most_chars:
             break
     return text
 
 
-def _unparsed(arguments: str, most_chars: int) -> str:
+def _wrap_unparsed(arguments: str, most_chars: int) -> str:
     """Wrap arguments that are no JSON, or nested too deeply, as one string of a valid object."""
-    return _as_json({"unparsed": _clipped(arguments, most_chars)})
+    return _as_json({"unparsed": _clip_middle(arguments, most_chars)})
 
 
-def _shortened(value: Any, most: int, depth: int = 0) -> Any:
+def _shorten_value(value: Any, most: int, depth: int = 0) -> Any:
     if isinstance(value, str):
-        return _clipped(value, most)
+        return _clip_middle(value, most)
     if depth > 20:
         return "…"
     if isinstance(value, dict):
-        return {k: _shortened(v, most, depth + 1) for k, v in value.items()}
+        return {k: _shorten_value(v, most, depth + 1) for k, v in value.items()}
     if isinstance(value, list):
-        items = [_shortened(v, most, depth + 1) for v in value[:20]]
+        items = [_shorten_value(v, most, depth + 1) for v in value[:20]]
         return [*items, f"… {len(value) - 20} more"] if len(value) > 20 else items
     return value
 
@@ -299,13 +299,13 @@ def transcribe(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> T
     for e in entries:
         message = e.message
         if message.role == "tool":
-            block = e.memoized(key) or e.memo(key, partial(_result_block, note_in(e, prune_chars), notes))
+            block = e.get_memo(key) or e.memo(key, partial(_result_block, note_in(e, prune_chars), notes))
             if block.mark is not None:
                 long[len(blocks)] = block
             blocks.append(block.text)
             sizes.append(block.size)
         elif message.kind != "handoff":
-            speech = e.memoized("speech") or speech_in(e)
+            speech = e.get_memo("speech") or speech_in(e)
             notes = speech.notes
             if speech.text:
                 blocks.append(speech.text)
@@ -326,15 +326,15 @@ def size_of(text: str) -> int:
 
 def note_in(entry: Entry, prune_chars: int) -> ResultNote:
     """Return the note of a tool result, cached on its entry."""
-    return entry.memo(("result_note", prune_chars), lambda _: _result_note(_redacted(entry), prune_chars))
+    return entry.memo(("result_note", prune_chars), lambda _: _result_note(_redact(entry), prune_chars))
 
 
 def speech_in(entry: Entry) -> Speech:
     """Return the text and calls of a message, cached on its entry."""
-    return entry.memo("speech", lambda _: _speech(_redacted(entry)))
+    return entry.memo("speech", lambda _: _speech(_redact(entry)))
 
 
-def _redacted(entry: Entry) -> Message:
+def _redact(entry: Entry) -> Message:
     return facts_in(entry).message
 
 

@@ -168,7 +168,7 @@ def _terms_of_passages(low: str, wanted: frozenset[str]) -> Iterator[Set[str]]:
     letters, digits = raw.translate(_LETTERS), raw.translate(_DIGITS)
     plain = {term.encode("ascii"): term for term in wanted if term.isascii()}
     has_numbers = any(term.isdigit() for term in plain)
-    for start, end in _split(low):
+    for start, end in _split_passages(low):
         if not low[start:end].isascii():
             yield wanted & _terms(low[start:end])
             continue
@@ -178,7 +178,7 @@ def _terms_of_passages(low: str, wanted: frozenset[str]) -> Iterator[Set[str]]:
         yield {plain[word] for word in words & plain.keys()}
 
 
-def _split(text: str) -> Iterator[tuple[int, int]]:
+def _split_passages(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of overlapping passages; lines stay together where they are short."""
     start = 0
     while start < len(text):

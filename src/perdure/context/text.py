@@ -543,7 +543,7 @@ def join_passages(passages: Sequence[Passage], levels: Sequence[int]) -> str:
     visible = list(levels)
     _drop_bare_leads(passages, visible)
     _close_gaps(passages, visible)
-    return "".join(_joined(passages, visible))
+    return "".join(_join_passages(passages, visible))
 
 
 def _drop_bare_leads(passages: Sequence[Passage], levels: list[int]) -> None:
@@ -571,7 +571,7 @@ def _close_gaps(passages: Sequence[Passage], levels: list[int]) -> None:
             levels[n] = 2
 
 
-def _joined(passages: Sequence[Passage], levels: Sequence[int]) -> Iterator[str]:
+def _join_passages(passages: Sequence[Passage], levels: Sequence[int]) -> Iterator[str]:
     """Yield the shown passages with their separators, and an ellipsis where something of worth is left out."""
     is_first, has_gap, is_open = True, False, False
     for passage, level in zip(passages, levels, strict=True):

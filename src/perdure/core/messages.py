@@ -363,14 +363,14 @@ class Entry:
         self._memo: dict[Hashable, Any] = {}
 
     def memo(self, key: Hashable, compute: Callable[[Message], T]) -> T:
-        """Return `compute(self.message)`, cached per key on this entry and its renumbered copies."""
+        """Return `compute(self.message)`, cached per key on this entry and its copies from `with_seq`."""
         # Not by a KeyError: raising one takes several times as long as the rest of this.
         if key not in self._memo:
             self._memo[key] = compute(self.message)
         value: T = self._memo[key]
         return value
 
-    def renumbered(self, seq: int) -> Entry:
+    def with_seq(self, seq: int) -> Entry:
         """Return the same message at another position; it shares the cached values of this entry."""
         entry = Entry(seq, self.message, self.created_at_ms)
         entry._memo = self._memo
@@ -384,12 +384,12 @@ class Entry:
         """Replace a cached value, for values that also depend on later entries."""
         self._memo[key] = value
 
-    def memoized(self, key: Hashable) -> Any:
+    def get_memo(self, key: Hashable) -> Any:
         """Return the cached value of a key, or None; cheaper than `memo` in loops over long histories."""
         return self._memo.get(key)
 
     @staticmethod
-    def memoized_by(entries: Iterable[Entry], key: Hashable) -> list[Any]:
+    def get_memos(entries: Iterable[Entry], key: Hashable) -> list[Any]:
         """Return the memoized value of a key, or None, of each entry; takes half the time of a call per entry."""
         return [entry._memo.get(key) for entry in entries]
 

@@ -98,12 +98,12 @@ class Pairs:
                 else:
                     open_calls.remove(call)
                 continue
-            broken += _unanswered(self.name, asked_at, open_calls)
+            broken += _report_unanswered(self.name, asked_at, open_calls)
             open_calls = list(m.tool_calls) if m.role == "assistant" else []
             asked_at = i
             if open_calls and not _has_distinct_ids(open_calls):
                 broken.append(Violation(self.name, i, f"message {i} has calls with empty or equal ids"))
-        return broken + _unanswered(self.name, asked_at, open_calls)
+        return broken + _report_unanswered(self.name, asked_at, open_calls)
 
     def repair(self, messages: Sequence[Message]) -> list[Message]:
         late = _stray_results(messages)
@@ -313,7 +313,7 @@ def _has_distinct_ids(calls: Sequence[ToolCall]) -> bool:
     return len({c.id.partition("|")[0] for c in calls} - {""}) == len(calls)
 
 
-def _unanswered(rule: str, index: int, calls: list[ToolCall]) -> list[Violation]:
+def _report_unanswered(rule: str, index: int, calls: list[ToolCall]) -> list[Violation]:
     return [Violation(rule, index, f"call {c.id!r} of message {index} has no result right after it") for c in calls]
 
 
@@ -354,7 +354,7 @@ def _repair_group(asking: Message, results: list[Message], late: dict[str, list[
         is_free = bool(sent_id) and sent_id not in used_ids
         new_id = call.id if is_free else _free_id(call.id.replace("|", "_") or f"call_{at}_{k}", used_ids)
         used_ids.add(new_id.partition("|")[0])
-        answers.append(_addressed(answer, call, new_id))
+        answers.append(_address_result(answer, call, new_id))
         calls.append(call if new_id == call.id else replace(call, id=new_id))
     unchanged = all(a is b for a, b in zip(calls, asking.tool_calls, strict=True))
     return [asking if unchanged else replace(asking, tool_calls=tuple(calls)), *answers]
@@ -368,7 +368,7 @@ def _free_id(base_id: str, used_ids: set[str]) -> str:
     return candidate
 
 
-def _addressed(answer: Message | None, call: ToolCall, new_id: str) -> Message:
+def _address_result(answer: Message | None, call: ToolCall, new_id: str) -> Message:
     if answer is None:
         return tool_result(new_id, MISSING_RESULT, call.name or None)
     if new_id == call.id:  # the result may name the call by its other id: leave it as it was

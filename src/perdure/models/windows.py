@@ -89,12 +89,12 @@ class LearnedLimits:
         self._state.set(route.key, tokens)
         return True
 
-    def reported(self, route: ModelKey) -> int | None:
+    def reported_window(self, route: ModelKey) -> int | None:
         """Return the window that the endpoint reported last, for the time that it cannot be queried."""
         return _sane(self._state.get(route.reported_key))
 
     def learn_reported(self, route: ModelKey, tokens: int) -> None:
-        if self.reported(route) != tokens:
+        if self.reported_window(route) != tokens:
             self._state.set(route.reported_key, tokens)
 
     def output_cap(self, route: ModelKey) -> int | None:
@@ -139,7 +139,7 @@ class Windows:
             return resolved
         if probe is not None and (probed := _sane(await probe(route))) is not None:
             return Window(probed, "endpoint")
-        if (reported := self._learned.reported(route)) is not None:  # the server is down: it said so before
+        if (reported := self._learned.reported_window(route)) is not None:  # the server is down: it said so before
             return Window(reported, "endpoint")
         return Window(DEFAULT_WINDOW, "default")
 

@@ -39,10 +39,14 @@ def render(name: str, values: Mapping[str, str], overrides: Path | None = None, 
     if odd := sorted(expected ^ values.keys()):
         raise ValueError(f"prompt {name!r} and the values for it do not agree on {', '.join(odd)}")
     if unknown := sorted(used - expected):
-        names = ", ".join(map(_written, sorted(expected))) or "none"
-        raise ConfigError(f"{path} uses {_written(unknown[0])}, which prompt {name!r} does not have; it has: {names}")
+        names = ", ".join(map(_format_placeholder, sorted(expected))) or "none"
+        raise ConfigError(
+            f"{path} uses {_format_placeholder(unknown[0])}, which prompt {name!r} does not have; it has: {names}"
+        )
     if missing := sorted(expected - used):
-        raise ConfigError(f"{path} leaves out {_written(missing[0])}, which prompt {name!r} needs; put it back")
+        raise ConfigError(
+            f"{path} leaves out {_format_placeholder(missing[0])}, which prompt {name!r} needs; put it back"
+        )
     # One pass over the template alone: braces that come in with a value are out of its reach.
     return _PLACEHOLDER.sub(lambda match: match[0][1:] if match[1] else values[match[2]], text)
 
@@ -52,7 +56,7 @@ def placeholders(text: str) -> frozenset[str]:
     return frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if not match[1])
 
 
-def _written(placeholder: str) -> str:
+def _format_placeholder(placeholder: str) -> str:
     return "{{" + placeholder + "}}"
 
 

@@ -167,14 +167,14 @@ def parse(body: Mapping[str, Any]) -> Reply:
         raise _find_failure(body) or reply_error("transport", "the response contains no reply")
     stream = ChatStream()
     message = choice.get("message") if isinstance(choice.get("message"), Mapping) else choice.get("delta")
-    whole = {**as_map(message), "tool_calls": _indexed(as_map(message).get("tool_calls"))}
+    whole = {**as_map(message), "tool_calls": _number_calls(as_map(message).get("tool_calls"))}
     stream.take(
         {**body, "choices": [{**choice, "delta": whole, "finish_reason": choice.get("finish_reason") or "stop"}]}
     )
     return stream.finish()
 
 
-def _indexed(calls: object) -> list[Any]:
+def _number_calls(calls: object) -> list[Any]:
     """Number complete calls as in a stream: some servers give each the index 0, some none."""
     return [{**as_map(c), "index": i} for i, c in enumerate(as_list(calls))]
 

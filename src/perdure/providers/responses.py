@@ -90,7 +90,7 @@ def _reply(head: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Reply:
     for item in items:
         kind = item.get("type")
         if kind == "reasoning":
-            pieces.append(_thought(item))
+            pieces.append(_parse_thought(item))
         elif kind in ("function_call", "custom_tool_call"):
             pieces.append(_call(item))
         elif kind == "message":
@@ -112,7 +112,7 @@ def _finish(head: Mapping[str, Any]) -> Finish:
     return "stop"
 
 
-def _thought(item: Mapping[str, Any]) -> Thought:
+def _parse_thought(item: Mapping[str, Any]) -> Thought:
     texts = [as_text(as_map(p).get("text")) for key in ("summary", "content") for p in as_list(item.get(key))]
     detail = {k: item[k] for k in ("type", "id", "summary", "content", "encrypted_content") if item.get(k) is not None}
     return Thought("\n\n".join(t for t in texts if t), detail)

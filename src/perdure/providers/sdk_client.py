@@ -96,7 +96,7 @@ class SdkTransport:
         else:
             connections.close()
 
-    def _connected(self) -> Any:
+    def _get_client(self) -> Any:
         """Return the client to call: a copy of the caller's, whose connections `aclose` can close.
 
         An async client's connections belong to our event loop, where the caller could not close them.
@@ -114,7 +114,7 @@ class SdkTransport:
     @asynccontextmanager
     async def _post_async(self, path: str, options: dict[str, Any]) -> AsyncIterator[HttpResponse]:
         try:
-            response = await self._connected().post(path, **options)
+            response = await self._get_client().post(path, **options)
         except self._package.APIStatusError as error:
             response = error.response
         except self.failures():
@@ -136,7 +136,7 @@ class SdkTransport:
 
     def _open(self, path: str, options: dict[str, Any]) -> Any:
         try:
-            return self._connected().post(path, **options)
+            return self._get_client().post(path, **options)
         except self._package.APIStatusError as error:
             return error.response
         except self.failures():

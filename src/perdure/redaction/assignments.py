@@ -421,7 +421,7 @@ def _read(scan: ScanText, at: int) -> _Reading | None:
     before = scan.raw[max(0, at - 64) : at]
     start = at - len(before) + len(before.rstrip(_NAME))
     name = text[start : to.end("rest")]
-    kind = kind_of_name(_unescaped(text, start, name))
+    kind = kind_of_name(_strip_escape(text, start, name))
     if kind is None or _is_qualified(text, start, to) or not _is_joined(text, start, to, name):
         return None
     if name.lower() == "token" and is_harmless_token(
@@ -436,7 +436,7 @@ def _read(scan: ScanText, at: int) -> _Reading | None:
     return _value(name, kind, text, to, form)
 
 
-def _unescaped(text: str, start: int, name: str) -> str:
+def _strip_escape(text: str, start: int, name: str) -> str:
     r"""Return the name without the `n` of a preceding `\n` in escaped text."""
     return name[1:] if start and text[start - 1] == "\\" and name[:1] in "nrt" else name
 
@@ -488,7 +488,7 @@ def _value(name: str, kind: SecretKind, text: str, to: re.Match[str], form: Form
         bare = (_BARE_LINE if form is Form.SETTING and text[to.end("rest") : at] == "=" else _BARE).match(text, at)
         if bare is None:
             return None
-        value = _trimmed(bare[0], form)
+        value = _trim_value(bare[0], form)
         after = text[at + len(value) : at + len(value) + 1]
         if (after and after in "([{") or (
             form is Form.BARE and is_identifier(value) and (after in tuple(",)]};") or "." in value)
@@ -497,7 +497,7 @@ def _value(name: str, kind: SecretKind, text: str, to: re.Match[str], form: Form
     return _Reading(name, kind, value, at, form)
 
 
-def _trimmed(value: str, form: Form) -> str:
+def _trim_value(value: str, form: Form) -> str:
     if form is Form.SETTING:
         # In a query or a connection string the next pair follows; in a .env file the value runs to the end of the line.
         cut = re.search(r"[&;,]\w[\w.]*=|;$|,$|\)$|\]$|\}$", value)

@@ -479,7 +479,7 @@ def prefixed_keys(scan: ScanText) -> Iterator[Secret]:
             yield key
             at = max(at, key.end)
         if tells is not None and not tells[0] and at <= start:
-            issued = _issued(raw, text, start, end, done)
+            issued = _find_issued_key(raw, text, start, end, done)
             if issued is not None:
                 yield issued
                 at = issued.end
@@ -487,7 +487,7 @@ def prefixed_keys(scan: ScanText) -> Iterator[Secret]:
         done = max(at, end - _LONGEST_HEAD)
 
 
-def _issued(raw: bytes, text: str, start: int, end: int, done: int) -> Secret | None:
+def _find_issued_key(raw: bytes, text: str, start: int, end: int, done: int) -> Secret | None:
     """Return a key of an unlisted issuer, whose first part may precede a dot or a plus sign; None if there is none."""
     between, first = raw[start - 1] if start else 0, start
     if between in _SPLITS:

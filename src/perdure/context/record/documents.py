@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from perdure.context.fitting import fair_share
-from perdure.context.redacted_entries import redact_message, redacted
+from perdure.context.redacted_entries import redact_entry, redact_message
 from perdure.context.text import Passage, clip, is_prose, join_passages, size_of, split_passages
 from perdure.context.tool_calls.call_line import CallKind, CallLine
 from perdure.context.tool_calls.edits import written_text
@@ -389,7 +389,7 @@ def find_documents(
         call_id = entry.message.tool_call_id or ""
         if call_id not in reads or call_id in documents or chars > _MOST_DOCUMENT_CHARS:
             continue
-        text = redacted(entry).text
+        text = redact_entry(entry).text
         if len(text) < _LEAST_DOCUMENT_CHARS or is_log(reads[call_id].line):
             continue
         if _has_prose(entry, text):

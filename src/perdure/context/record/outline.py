@@ -146,14 +146,14 @@ class Outline:
         statements = [
             NOTHING_STATED
             if e.message.role == "tool"
-            else e.memoized("statement")
+            else e.get_memo("statement")
             or (NOTHING_STATED if at < fine_from and _is_faint(e.message) else statement_of(e))
             for at, e in enumerate(entries)
         ]
         requests = (at for at, s in enumerate(statements) if s.speaker == "user" and not s.is_bare)
         asked_at = max(requests, default=len(entries))
-        agreed, distances = _agreed(statements), _distances(sizes)
-        moments: list[Moment] = list(_carried(earlier)) if earlier else []
+        agreed, distances = _find_agreed(statements), _distances(sizes)
+        moments: list[Moment] = list(_parse_record(earlier)) if earlier else []
         changed: set[str] = set()
         newest_plan: CallLine | None = None
         for at, (entry, statement) in enumerate(zip(entries, statements, strict=True)):
@@ -201,7 +201,7 @@ def without_request_mark(record: str) -> str:
     return "\n".join(line for line in record.split("\n") if REQUEST_MARK not in line) if record else ""
 
 
-def _carried(record: str) -> Iterator[Moment]:
+def _parse_record(record: str) -> Iterator[Moment]:
     """Yield the items of an earlier record."""
     for label, title, text in parse_items(record):
         if label == CALL:
@@ -217,7 +217,7 @@ def _is_faint(message: Message) -> bool:
     return bool(message.tool_calls) or message.text.startswith(SUMMARY_OPENINGS)
 
 
-def _agreed(statements: Sequence[Statement]) -> set[int]:
+def _find_agreed(statements: Sequence[Statement]) -> set[int]:
     """Indexes of the replies that the user agreed to or chose from with a word or two."""
     agreed: set[int] = set()
     last = -1

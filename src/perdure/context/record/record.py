@@ -25,8 +25,8 @@ from perdure.context.redacted_entries import (
     is_changed,
     is_redacted,
     redact_entries,
+    redact_entry,
     redact_message,
-    redacted,
 )
 from perdure.context.summary_check import words_of_passages
 from perdure.context.task_state.replies import own_text, prepare_reading
@@ -75,7 +75,7 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
         calls = entry.message.tool_calls
         if not calls:
             continue
-        cached: tuple[int, tuple[CallLine, ...]] | None = entry.memoized(_KEY)
+        cached: tuple[int, tuple[CallLine, ...]] | None = entry.get_memo(_KEY)
         behind = at + 1
         while behind < end and entries[behind].message.role == "tool":
             behind += 1
@@ -105,7 +105,7 @@ def _merge_wrapped(
     if (wrapper.seq, outer.id) not in lines or not is_wrapped_in(call, outer):
         return
     ((_, answer),) = _with_results((outer,), _results_behind(entries, behind))
-    lines[entries[at].seq, call.id] = describe_call(redacted(entries[at]).tool_calls[n], *_told_of(outer, answer))
+    lines[entries[at].seq, call.id] = describe_call(redact_entry(entries[at]).tool_calls[n], *_told_of(outer, answer))
     del lines[wrapper.seq, outer.id]
 
 
@@ -152,7 +152,7 @@ class _OldCalls:
                 continue
             if not message.tool_calls:
                 old.to_redact.append(entry)
-            elif entry.memoized(_KEY) is None:
+            elif entry.get_memo(_KEY) is None:
                 behind = _results_behind(entries, at)
                 lines = list(_describe_as_is(entry, behind, described))
                 told = [answer for line, answer in lines if type(line) is not PendingCallLine]
@@ -212,7 +212,7 @@ def _describe_redacted(message: Message, n: int, answer: Message | None) -> Call
 
 def _describe_calls(entry: Entry, behind: Sequence[Entry], described: _Described) -> tuple[CallLine, ...]:
     lines: list[CallLine] = []
-    for call, answer in _with_results(redacted(entry).tool_calls, behind):
+    for call, answer in _with_results(redact_entry(entry).tool_calls, behind):
         key = (call.name, call.arguments, *_told_of(call, answer))
         if (line := described.get(key)) is None:
             line = described[key] = describe_call(call, *key[2:])
@@ -238,7 +238,7 @@ def _told_of(call: ToolCall, answer: Entry | None) -> tuple[str | None, ToolStat
     if answer is None:
         return None, None
     text, state = answer.message.text, answer.message.tool_state
-    return (text if is_only_counted(call, text, state) else redacted(answer).text), state
+    return (text if is_only_counted(call, text, state) else redact_entry(answer).text), state
 
 
 def text_to_check(entry: Entry) -> str:
@@ -254,7 +254,7 @@ def prepare(entries: Sequence[Entry]) -> None:
     for entry in entries:
         statement_of(entry)
         prepare_reading(entry)
-        is_said = entry.message.kind in ("user", "assistant") and entry.memoized(PASSAGES_KEY) is None
+        is_said = entry.message.kind in ("user", "assistant") and entry.get_memo(PASSAGES_KEY) is None
         if is_said and (text := text_to_check(entry)):
             entry.set_memo(PASSAGES_KEY, words_of_passages(text))
 
@@ -340,7 +340,7 @@ class RecordSource:
 
     @cached_property
     def _sizes(self) -> list[int]:
-        cached: list[int | None] = Entry.memoized_by(self._entries, "chars")
+        cached: list[int | None] = Entry.get_memos(self._entries, "chars")
         return [size or e.memo("chars", count_chars) for e, size in zip(self._entries, cached, strict=True)]
 
     @property

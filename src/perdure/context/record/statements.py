@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perdure.context.edit_blocks import fold_edit_blocks
-from perdure.context.redacted_entries import count_chars, redacted
+from perdure.context.redacted_entries import count_chars, redact_entry
 from perdure.context.task_state.decisions import UserReading, announces, read_user, user_reading
 from perdure.context.text import Passage, clip, clip_short, size_of, split_passages, split_sentences
 from perdure.context.tool_calls.call_line import CallLine
@@ -93,13 +93,13 @@ _LOG_LINE = re.compile(
 
 def statement_of(entry: Entry) -> Statement:
     """Return the cached statement of an entry."""
-    statement: Statement | None = entry.memoized("statement")
+    statement: Statement | None = entry.get_memo("statement")
     if statement is not None:
         return statement
     if entry.message.role == "tool":
         return NOTHING_STATED
     reading = user_reading(entry) if entry.message.is_real_user else None
-    return entry.memo("statement", lambda _: read_statement(redacted(entry), reading))
+    return entry.memo("statement", lambda _: read_statement(redact_entry(entry), reading))
 
 
 def read_statement(message: Message, reading: UserReading | None = None) -> Statement:
@@ -158,7 +158,7 @@ def _user_statement(message: Message, reading: UserReading) -> Statement:
         return Statement("user", (Passage("[image]", "[image]", 0.5),)) if images else NOTHING_STATED
     if text.startswith(SUMMARY_OPENINGS):
         return _note(text)
-    if text.startswith("<") and (wrapped := _wrapped(text)) is not None:
+    if text.startswith("<") and (wrapped := _parse_program_message(text)) is not None:
         return wrapped
     if len(text) > _LONG_CHARS and _SKILL.match(text):
         passages = tuple(replace(p, worth=p.worth * _PASTED_WORTH) for p in split_passages(text))
@@ -198,7 +198,7 @@ def _typed_long(text: str, own: str) -> Iterator[Passage]:
         yield replace(passage, worth=worth)
 
 
-def _wrapped(text: str) -> Statement | None:
+def _parse_program_message(text: str) -> Statement | None:
     """Return the statement of a message that a program wrote in the user's name (a command, a report); else None."""
     if command := _COMMAND.search(text):
         arguments = _COMMAND_ARGUMENTS.search(text)
@@ -345,7 +345,7 @@ def dialogue_share(entries: Sequence[Entry], lines: Mapping[tuple[int, str], Cal
         message = entry.message
         if message.role == "tool":
             if is_work:
-                work_chars += entry.memoized("chars") or entry.memo("chars", count_chars)
+                work_chars += entry.get_memo("chars") or entry.memo("chars", count_chars)
             continue
         chars = len(message.text)
         if message.kind in _DIALOGUE_SPEAKERS:
@@ -354,7 +354,7 @@ def dialogue_share(entries: Sequence[Entry], lines: Mapping[tuple[int, str], Cal
             called = [lines.get((entry.seq, c.id)) for c in message.tool_calls]
             is_work = any(line is None or line.kind != "other" for line in called)
             if is_work:
-                work_chars += (entry.memoized("chars") or entry.memo("chars", count_chars)) - chars
+                work_chars += (entry.get_memo("chars") or entry.memo("chars", count_chars)) - chars
     share = dialogue_chars / max(1, dialogue_chars + work_chars)
     return min(1.0, max(0.0, (share - _LEAST_SHARE) / (_WHOLE_SHARE - _LEAST_SHARE)))
 
@@ -460,7 +460,7 @@ class Dialogue:
         utterances: dict[int, Utterance] = {}
         for entry, statement in zip(entries, statements, strict=True):
             if statement.passages and statement.speaker in _DIALOGUE_SPEAKERS:
-                cached: Utterance | None = entry.memoized("utterance")
+                cached: Utterance | None = entry.get_memo("utterance")
                 if cached is None:
                     cached = read_utterance(statement)
                     entry.set_memo("utterance", cached)

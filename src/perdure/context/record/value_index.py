@@ -89,7 +89,7 @@ def draw_index(use: ValueUse, values: Sequence[str], *, budget: int, text: str) 
         # The size first: searching the text is by far the slowest.
         if len(value) + len(_SEPARATOR) > room or value in text:
             continue
-        shown = labels.named(value)
+        shown = labels.add_name(value)
         if labels.is_option(value, shown):
             continue
         label = labels.of(value)
@@ -147,7 +147,7 @@ class _Labels:
             return False
         return _OPTION_ARGUMENT.fullmatch(name) is not None if name else value.endswith("000")
 
-    def named(self, value: str) -> str:
+    def add_name(self, value: str) -> str:
         """Return a number with the name of the argument it was passed as: alone it could be anything."""
         if not value.lstrip("-+").isdigit() or (at := self._use.weights.calls.last.get(value)) is None:
             return value

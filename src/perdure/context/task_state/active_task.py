@@ -129,11 +129,11 @@ def write_active_task(state: TaskState, room: int = DEFAULT_TASK_CHARS) -> str:
         closed = [r for r in state.requests if r.status == "answered"]
         if not closed:
             return f"None{_waiting(state)}"
-        return f"{ALL_ANSWERED}\n{_quoted(closed[-1], room, state)}{_waiting(state)}"
+        return f"{ALL_ANSWERED}\n{_quote_request(closed[-1], room, state)}{_waiting(state)}"
     number = min(len(open_requests), max(1, room // _LEAST_QUOTE_CHARS))
     earlier, newest = open_requests[: len(open_requests) - number], open_requests[-number:]
     share = max(_LEAST_QUOTE_CHARS, fair_share([len(r.own_words) for r in newest], room))
-    quotes = "\n\n".join(_quoted(r, share, state) for r in newest)
+    quotes = "\n\n".join(_quote_request(r, share, state) for r in newest)
     return f"{OPEN}\n{_earlier(earlier)}{quotes}{_subject(state)}{_waiting(state)}{_progress(state)}"
 
 
@@ -152,7 +152,7 @@ def _waiting(state: TaskState) -> str:
     return f"\n\nThe assistant asked “{question.value}”{address(question.seq)}; the user has not answered."
 
 
-def _quoted(request: UserRequest, most_chars: int, state: TaskState) -> str:
+def _quote_request(request: UserRequest, most_chars: int, state: TaskState) -> str:
     text = request.own_words.strip()
     is_in_view = request.seq in state.in_view
     if is_in_view:
@@ -164,12 +164,12 @@ def _quoted(request: UserRequest, most_chars: int, state: TaskState) -> str:
             text = whole_sentences(redact(request.text), _IN_VIEW_CHARS, asks=states_task)
         below = BELOW.format(f": m:{request.seq}" if request.seq >= 0 else "")
         most_chars -= len(below)
-        return f"{quote(text, most_chars=most_chars, seq=request.seq)}\n> {below}{_answered(request)}"
+        return f"{quote(text, most_chars=most_chars, seq=request.seq)}\n> {below}{_describe_reference(request)}"
     if has_material(request):
         text = f"{text}\n{material_heading(request)}".strip()
         room = min(_MATERIAL_CHARS, max(_LEAST_QUOTE_CHARS, most_chars - len(text)))
         material = f"\n{quote_material(request, room)}".rstrip()
-    return quote(text, most_chars=most_chars, seq=request.seq) + material + _answered(request)
+    return quote(text, most_chars=most_chars, seq=request.seq) + material + _describe_reference(request)
 
 
 def states_task(sentence: str) -> bool:
@@ -177,7 +177,7 @@ def states_task(sentence: str) -> bool:
     return _STATES_TASK.search(sentence) is not None
 
 
-def _answered(request: UserRequest) -> str:
+def _describe_reference(request: UserRequest) -> str:
     """Tell what of the assistant's a request answers or takes up."""
     if request.about and request.answers not in request.about:
         return f"\n(to the assistant's question “{request.answers}”; of its list: “{request.about}”)"
@@ -297,7 +297,7 @@ def _asks_for(request: UserRequest, pattern: re.Pattern[str]) -> bool:
 def _progress(state: TaskState) -> str:
     """Tell what was done since the newest request, what comes next, and what was not checked."""
     parts = (
-        ("Done since then", _done(state)),
+        ("Done since then", _list_work_done(state)),
         ("Not applied", _not_applied(state)),
         ("Under way", _under_way(state)),
         ("Not marked as done", _worked_on(state)),
@@ -312,7 +312,7 @@ def _progress(state: TaskState) -> str:
 BY_USER = "taken back by the user with /undo files"
 
 
-def _done(state: TaskState) -> Iterator[str]:
+def _list_work_done(state: TaskState) -> Iterator[str]:
     since = state.open_requests[-1].seq
     done = [i for i in state.plan if i.is_done and i.seq > since]
     if done:

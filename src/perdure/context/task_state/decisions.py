@@ -264,7 +264,7 @@ class UserReading:
 
 
 def user_reading(entry: Entry) -> UserReading:
-    reading: UserReading | None = entry.memoized("user reading")
+    reading: UserReading | None = entry.get_memo("user reading")
     return reading or entry.memo("user reading", lambda m: read_user(m, partial(redact_part, entry)))
 
 

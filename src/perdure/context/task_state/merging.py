@@ -228,9 +228,9 @@ class _ProseCheck:
 
     def lines(self, section: str, body: str) -> str:
         valid = [line for line in body.splitlines() if self._is_valid(section, line)]
-        return "\n".join(self._marked(section, line) for line in valid).strip("\n")
+        return "\n".join(self._mark_unmentioned(section, line) for line in valid).strip("\n")
 
-    def _marked(self, section: str, line: str) -> str:
+    def _mark_unmentioned(self, section: str, line: str) -> str:
         """Mark a step, a decision or an aim that those who should have mentioned it did not: an agent takes it up."""
         if not line.strip(_LIST_MARK) or MARK in line or (section != "Goal" and self._is_undone(line)):
             return line
@@ -268,7 +268,11 @@ class _ProseCheck:
         plain = line.strip(_LIST_MARK)
         if not plain:
             return True
-        why = self._directive(section, plain) or self._invented(section, plain) or self._contradiction(section, plain)
+        why = (
+            self._directive(section, plain)
+            or self._reason_to_drop(section, plain)
+            or self._contradiction(section, plain)
+        )
         if why:
             self.findings.append(f"removed in {section}: {plain} ({why})")
         return not why
@@ -285,7 +289,7 @@ class _ProseCheck:
         share = self.authored.best_share(line, fewest=1)
         return "" if share >= least else "a demand that neither user nor assistant wrote"
 
-    def _invented(self, section: str, line: str) -> str:
+    def _reason_to_drop(self, section: str, line: str) -> str:
         """Return why a line that speaks for the user without their words is dropped; "" where it may stay."""
         if self.users is None or (section != "Goal" and section not in _TAKEN_UP):
             return ""

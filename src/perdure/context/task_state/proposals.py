@@ -204,7 +204,7 @@ def taken_up(answer: str, proposal: Proposal) -> str:
     answer = _lead(answer)
     if not answer:
         return ""
-    if options := _chosen(answer, proposal.lists):
+    if options := _find_chosen(answer, proposal.lists):
         return "; ".join(f"{label}. {text}" for label, text in options)
     is_refusal = _DECLINES.match(answer) is not None
     if not is_refusal and not _AGREES.match(answer):
@@ -219,7 +219,7 @@ def taken_up(answer: str, proposal: Proposal) -> str:
     return f"{statement if proposal.is_recommended else proposal.ending or statement} {proposal.question}".strip()
 
 
-def _chosen(answer: str, lists: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+def _find_chosen(answer: str, lists: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
     """Return the options that an answer names, of the last list that has them all."""
     labels = list(_NUMBER.findall(answer))
     labels += [x.upper() for groups in _LETTER.findall(answer) for x in groups if x]

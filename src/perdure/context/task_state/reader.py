@@ -272,7 +272,7 @@ class _StateFold:
             return
         about = self._taken_up(reading)
         question = proposal_of(self.last_reply).question if about and self.last_reply is not None else ""
-        if (disputed := self._disputed(reading)) is not None:
+        if (disputed := self._find_disputed_request(reading)) is not None:
             self.disputed.add(disputed)
         self._note_put_off(reading, about)
         self.last_reply = None
@@ -313,7 +313,7 @@ class _StateFold:
             if about or reading.is_bare or len(common) >= _FEWEST_COMMON:
                 self.put_off = None
 
-    def _disputed(self, reading: UserReading) -> int | None:
+    def _find_disputed_request(self, reading: UserReading) -> int | None:
         """Return the position of the request whose answer, right before a message, the message corrects."""
         if not self.answered or not (reading.corrections or reading.takes_back):
             return None
@@ -411,12 +411,12 @@ class _StateFold:
             tests=work.tests,
             processes=tuple(work.processes.values()),
             errors=tuple(work.errors),
-            plan=tuple(work.plan.values()) if work.plan else self._planned(),
+            plan=tuple(work.plan.values()) if work.plan else self._list_planned_steps(),
             steps=work.steps.groups(),
             pending_question=SourcedValue(question, self.requests.question_seq) if question else None,
             put_off=self.put_off,
             calls_since=tuple(work.calls.most_common()),
-            announced=self._announced(),
+            announced=self._find_announced_step(),
             broken_edit_seq=self.requests.broken_edit_seq,
             unknown_call=work.unknown_call,
             unrun_tests=tuple(work.unrun_tests),
@@ -424,7 +424,7 @@ class _StateFold:
             has_edits=work.has_edits,
         )
 
-    def _announced(self) -> SourcedValue | None:
+    def _find_announced_step(self) -> SourcedValue | None:
         """Return the step that the assistant announced, unless its call succeeded or failed, or the work went on."""
         last = self.texts[-1] if self.texts else None
         if last is None or not last.message.tool_calls or self._silent_steps > _MOST_SILENT_STEPS:
@@ -453,13 +453,13 @@ class _StateFold:
             if is_work:
                 undone_files = self.work.files_taken_back(request.seq, reply.seq)
                 files = tuple(f for f in self.work.files_changed(request.seq, reply.seq) if f not in undone_files)
-                changes = _joined(c for c in changes_of(reply) if not self.edits.has_removed(c, reply.seq))
+                changes = _join_statements(c for c in changes_of(reply) if not self.edits.has_removed(c, reply.seq))
                 request_words = question if not changes or _is_about(topics[n], reply.message.text) else ""
                 yield AnsweredQuestion(request_words, changes, request.seq, reply.seq, files, undone_files, is_disputed)
             elif question and not is_disputed:
                 yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq)
 
-    def _planned(self) -> tuple[PlanItem, ...]:
+    def _list_planned_steps(self) -> tuple[PlanItem, ...]:
         """The steps that the newest message with a plan lists, if no final reply or other request came after it."""
         entry = next((e for e in reversed(self.texts) if plan_of(e)), None)
         newest = self.requests.open[-1] if self.requests.open else None
@@ -483,7 +483,7 @@ def _is_deferral(sentence: str) -> bool:
     return is_short and _DEFERS.search(sentence) is not None
 
 
-def _joined(statements: Iterable[str]) -> str:
+def _join_statements(statements: Iterable[str]) -> str:
     """Join statements, those without a full stop by semicolons."""
     text = ""
     for statement in statements:

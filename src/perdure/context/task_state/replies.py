@@ -110,7 +110,7 @@ class ReplyReading:
 
 
 def reply_reading(entry: Entry) -> ReplyReading:
-    return entry.memoized("reply reading") or entry.memo("reply reading", _read_reply)
+    return entry.get_memo("reply reading") or entry.memo("reply reading", _read_reply)
 
 
 def prepare_reading(entry: Entry) -> None:

@@ -180,12 +180,12 @@ class Withdrawal:
     def covers(self, line: str) -> bool:
         """Whether a line of notes is about it."""
         stems = frozenset(_stems(line))
-        shared = _shared(stems, self.request)
+        shared = _count_shared(stems, self.request)
         fewest = min(len(stems), len(self.request))
         is_like_request = shared >= _FEWEST_SHARED and shared >= _LINE_SHARE * fewest
         if not self.subject:
             return is_like_request
-        named = _shared(self.subject, stems)
+        named = _count_shared(self.subject, stems)
         if not named:  # in other words than those of the message
             return is_like_request and shared >= _NAMED_LINE_SHARE * len(stems) and self.head not in self.request
         if named == len(self.subject) and (named >= _FEWEST_SHARED or len(stems) <= _SHORT_LINE):
@@ -217,7 +217,7 @@ def _named_withdrawals(seq: int, words: str, earlier: Sequence[UserRequest]) -> 
     if cancellation is None:
         negated = _NEGATED.match(words) if len(words) <= _LONGEST_CHARS else None
         stems = frozenset(_stems(negated["what"])) if negated is not None else frozenset()
-        about = [r for r in earlier if stems and _shared(stems, _request_stems(r)) >= _NEGATED_SHARE * len(stems)]
+        about = [r for r in earlier if stems and _count_shared(stems, _request_stems(r)) >= _NEGATED_SHARE * len(stems)]
         return [Withdrawal(seq, _request_stems(r), stems) for r in about if len(stems) >= _FEWEST_SHARED]
     about = [r for r in earlier if cancellation.is_about(r.own_words or r.text)]
     if not about and cancellation.is_clear and len(cancellation.stems) >= _FEWEST_SHARED:
@@ -233,7 +233,7 @@ def _is_requested_again(withdrawal: Withdrawal, requests: Sequence[UserRequest])
     return any(
         read_cancellation(text) is None
         and _NEGATED.match(text) is None
-        and _shared(withdrawal.request or withdrawal.subject, frozenset(_stems(text))) >= least
+        and _count_shared(withdrawal.request or withdrawal.subject, frozenset(_stems(text))) >= least
         for text in texts
     )
 
@@ -242,7 +242,7 @@ def _request_stems(request: UserRequest) -> frozenset[str]:
     return frozenset(_stems(request.own_words or request.text))
 
 
-def _shared(stems: frozenset[str], others: frozenset[str]) -> int:
+def _count_shared(stems: frozenset[str], others: frozenset[str]) -> int:
     return sum(any(s.startswith(o) or o.startswith(s) for o in others) for s in stems)
 
 

@@ -213,7 +213,7 @@ def _material(state: TaskState, room: int) -> str:
     return f"The conversation began with a text, which is material and no instruction: {opening}"
 
 
-def _completed(state: TaskState, room: int) -> str:
+def _completed_actions(state: TaskState, room: int) -> str:
     """Milestones: commits, pushes, what was created, and answered requests; the newest that fit, in order."""
     milestones: list[tuple[int, str]] = []
     for record in state.commits:
@@ -237,7 +237,7 @@ def _completed(state: TaskState, room: int) -> str:
         # The outcomes of older requests are the first to be shortened.
         older = [(o.answer_seq, line) for o in outcomes if (line := _outcome(o, _SHORT_OUTCOME_CHARS))]
         whole = [*older[:-_MOST_WHOLE_OUTCOMES], *whole[-_MOST_WHOLE_OUTCOMES:]]
-    numbered = _numbered([text for _, text in sorted((*milestones, *whole), key=lambda m: m[0])], left)
+    numbered = _number_lines([text for _, text in sorted((*milestones, *whole), key=lambda m: m[0])], left)
     return "\n".join(filter(None, (numbered, *steps)))
 
 
@@ -273,7 +273,7 @@ def write_steps(state: TaskState, room: int) -> Sequence[str]:
     return lines[::-1]
 
 
-def _numbered(lines: Sequence[str], room: int) -> str:
+def _number_lines(lines: Sequence[str], room: int) -> str:
     """Number the newest lines that fit, counting those left out."""
     start = len(lines)
     while start > 0 and (room := room - len(lines[start - 1]) - 5) >= 0:
@@ -298,7 +298,7 @@ def _active_state(state: TaskState, room: int) -> str:
         lines.append(f"- HEAD{' since then' if state.commits else ''}: {clip(state.head.value, 70)}")
     # Active Task names what was changed and not checked for it.
     of_task = {f.path for f in task_files(state)}
-    if changed := _uncommitted(state, of_task):
+    if changed := _uncommitted_files(state, of_task):
         what = "Changed since that commit" if state.commits else "Changed, no commit seen"
         lines.append(f"- {what}{', beside Active Task' if of_task else ''}: {changed}{_shown_later(state, of_task)}")
     if restored := state.files_taken_back:
@@ -325,7 +325,7 @@ def _edited_since(state: TaskState, seq: int) -> str:
     return "" if last is None else "; before the last edit" if last > seq else "; nothing edited since"
 
 
-def _uncommitted(state: TaskState, without: Collection[str]) -> str:
+def _uncommitted_files(state: TaskState, without: Collection[str]) -> str:
     """Name the files that were changed after the newest commit, newest first; none where nothing is edited in place."""
     if not state.commits and state.branch is None and not state.has_edits:
         return ""
@@ -350,7 +350,7 @@ def _in_progress(state: TaskState, _: int) -> str:
     return IN_TASK if state.open_requests else ""
 
 
-def _blocked(state: TaskState, room: int) -> str:
+def _blockers(state: TaskState, room: int) -> str:
     return fit_lines(
         [
             f"- {_about(e.target)}{clip(e.text, _LINE)}{failing_beside(state, e)}{_edited_since(state, e.seq)}"
@@ -386,7 +386,7 @@ def _decisions(state: TaskState, room: int) -> str:
     return "\n".join(line for _, line in sorted(chosen, key=lambda c: c[0]))
 
 
-def _resolved(state: TaskState, room: int) -> str:
+def _resolved_questions(state: TaskState, room: int) -> str:
     lines = [
         f"- “{clip(tidy(_ATTACHED.sub('', q.question)), 140)}” — "
         f"{whole_sentences(q.answer, _OUTCOME_CHARS)}{address(q.answer_seq)}"
@@ -441,12 +441,12 @@ def _remaining(state: TaskState, room: int) -> str:
 
 _WRITERS: dict[str, Callable[[TaskState, int], str]] = {
     "Goal": _goal,
-    "Completed Actions": _completed,
+    "Completed Actions": _completed_actions,
     "Active State": _active_state,
     "In Progress": _in_progress,
-    "Blocked": _blocked,
+    "Blocked": _blockers,
     "Key Decisions": _decisions,
-    "Resolved Questions": _resolved,
+    "Resolved Questions": _resolved_questions,
     "Relevant Files": _files,
     "Remaining Work": _remaining,
 }

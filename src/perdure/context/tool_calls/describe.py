@@ -327,7 +327,7 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
         view = output.view()
         total = view.total_lines
         rows = search_rows(view.lines, total)
-        headline = view.lines[0].strip() if total == 1 and view.lines else _found(view)
+        headline = view.lines[0].strip() if total == 1 and view.lines else _describe_matches(view)
         if len(headline) > 90:
             place = find_locations(headline[:300])
             headline = f"1 line, {place[0]}" if place and len(place[0]) <= 80 else "1 line"
@@ -337,7 +337,7 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     return PendingCallLine(kind, name, pattern or where, 0.1, NO_FACTS, compose)
 
 
-def _found(view: OutputView) -> str:
+def _describe_matches(view: OutputView) -> str:
     """How much a search found: the number that it names itself, else that of its lines."""
     found = _FOUND.match(view.text)
     return f"{found[1]}{view.extent.limits}" if found is not None else view.size
@@ -350,13 +350,15 @@ def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
 def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
-    what = f"{name}: {_delegated(arguments)}"
+    what = f"{name}: {_describe_delegation(arguments)}"
     text = printable(clip_middle(result, MAX_REPORT_CHARS)).strip()
     process = background_process(result)
     if process or re.match(r"(?:Started|Spawned|Launched|Async agent)\b", text):
         number = _AGENT_ID.search(text[:400])
         label = f"agent {number[1] or number[2]}" if number is not None else f"agent {process}".rstrip()
-        facts = CallFacts(started_process=f"{label} : {one_line(_delegated(arguments), 120)}".replace(" :", ":"))
+        facts = CallFacts(
+            started_process=f"{label} : {one_line(_describe_delegation(arguments), 120)}".replace(" :", ":")
+        )
         rows = tuple(join_rows(text.split("\n"), limit=500))
         return compose_line(
             name,
@@ -381,7 +383,7 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
     return replace(composed, report=text if len(lines) > 1 or len(text) > 200 else "")
 
 
-def _delegated(arguments: Mapping[str, Any]) -> str:
+def _describe_delegation(arguments: Mapping[str, Any]) -> str:
     """Return what another agent was asked to do."""
     tasks = arguments.get("tasks")
     if isinstance(tasks, list) and tasks:

@@ -368,7 +368,7 @@ def _read_status(view: OutputView, *, is_short: bool) -> CallFinding | None:
     files = [f"{m[1]}: {m[2].strip()}" for m in _STATUS_FILE.finditer(view.text)]
     if is_short and not files:
         files = [f"{(m[1] or m[3]).strip()} {(m[2] or m[4]).strip()}" for m in _SHORT_STATUS.finditer(view.text)]
-    untracked = _untracked(view) if branch is not None else []
+    untracked = _parse_untracked(view) if branch is not None else []
     if branch is None and not files and not _CLEAN.search(view.text):
         return None
     name = next(filter(None, branch.groups()), "") if branch is not None else ""
@@ -396,7 +396,7 @@ def _tracking(view: OutputView, branch: re.Match[str] | None) -> str:
     return f"up to date with {match[5]}" if match[4] else f"diverged from {match[6]}"
 
 
-def _untracked(view: OutputView) -> list[str]:
+def _parse_untracked(view: OutputView) -> list[str]:
     _, mark, rest = view.text.partition("Untracked files:")
     names: list[str] = []
     for line in rest.split("\n")[1:60] if mark else []:
@@ -480,14 +480,14 @@ def _read_hub(command: ShellCommand, line: ShellLine, view: OutputView) -> CallF
     words = command.words
     area, action = (words[1] if len(words) > 1 else ""), (words[2] if len(words) > 2 else "")
     if action == "create" or (area == "pr" and action in ("comment", "review", "edit")):
-        return _created(command, area, action, view)
+        return _describe_created(command, area, action, view)
     if area == "api":
         return _read_api(command, view)
     if action == "diff" and (finding := _read_diff(view)) is not None:
         return finding
     if action in ("checks", "watch", "list", "view", "status", "diff"):
         return _hub_rows(area, action, view)
-    settled = _settled(command, view)
+    settled = _describe_settled(command, view)
     facts = CallFacts(settled=(settled,)) if settled else NO_FACTS
     if action == "merge" and (steps := _read_steps(line, view)) is not None:
         return replace(steps, headline=f"merged, {steps.headline}", worth=0.8, facts=merge_facts([steps.facts, facts]))
@@ -497,7 +497,7 @@ def _read_hub(command: ShellCommand, line: ShellLine, view: OutputView) -> CallF
     return CallFinding(settled, (), facts, False, 0.7) if settled and not view.text else None
 
 
-def _settled(command: ShellCommand, view: OutputView) -> str:
+def _describe_settled(command: ShellCommand, view: OutputView) -> str:
     """Return what a command of gh or glab merged, closed or reopened; "" where it failed or another may have run."""
     area, action, *rest = (*command.words[1:], "", "")
     verb = _SETTLES.get(action)
@@ -511,7 +511,7 @@ def _settled(command: ShellCommand, view: OutputView) -> str:
     )
 
 
-def _created(command: ShellCommand, area: str, action: str, view: OutputView) -> CallFinding | None:
+def _describe_created(command: ShellCommand, area: str, action: str, view: OutputView) -> CallFinding | None:
     urls = list(_GITHUB_URL.finditer(view.text))
     if not urls:
         return None

@@ -71,7 +71,7 @@ def object_rows(body: Mapping[str, Any], *, limit: int) -> list[str]:
             text = f"{name}: {_scalar(value, _VALUE_CHARS)}"
             (addresses if text.startswith(f"{name}: http") else pairs).append(text)
     pairs += [g for n, g in groups.items() if not is_dull(n, body[n])]
-    rows = _packed(pairs, ", ", limit)
+    rows = _pack_rows(pairs, ", ", limit)
     room = limit - sum(map(len, rows))
     for position, (name, items) in enumerate(blocks):
         share = max(room // (len(blocks) - position), 80)
@@ -81,7 +81,7 @@ def object_rows(body: Mapping[str, Any], *, limit: int) -> list[str]:
         rows += block
         room -= sum(map(len, block)) + len(block)
     if addresses and room > len(addresses[0]):
-        rows += _packed(addresses, ", ", room)
+        rows += _pack_rows(addresses, ", ", room)
     return rows
 
 
@@ -139,11 +139,11 @@ def list_rows(items: Sequence[Any], *, limit: int) -> list[str]:
         return []
     if not all(isinstance(x, dict) for x in first):
         texts = ["; ".join(object_rows(x, limit=_ROW_CHARS)) if isinstance(x, dict) else _scalar(x, 160) for x in first]
-        return _packed(texts, "; ", limit, total=len(items))
+        return _pack_rows(texts, "; ", limit, total=len(items))
     if len(first) == 1:
         return object_rows(first[0], limit=limit)
     if all(_is_hit(x) for x in first):
-        return _packed([_hit(x) for x in first], "\n", limit, total=len(items))
+        return _pack_rows([_format_hit(x) for x in first], "\n", limit, total=len(items))
     return _table(items, [_flat(x) for x in first], limit)
 
 
@@ -154,7 +154,7 @@ def _is_hit(item: Mapping[str, Any]) -> bool:
     return has_title and address.startswith("http") and len(item) <= 12 and "id" not in item and "number" not in item
 
 
-def _hit(item: Mapping[str, Any]) -> str:
+def _format_hit(item: Mapping[str, Any]) -> str:
     host = urlsplit(_first(item, _ADDRESSES)).netloc.removeprefix("www.")
     title = one_line(str(item.get("title") or item.get("name")), 120)
     source = ", ".join(filter(None, (host, _first(item, _DATES))))
@@ -194,7 +194,7 @@ def _table(items: Sequence[Any], rows: Sequence[Row], limit: int) -> list[str]:
     rows = [{n: r[n] for n in names if n in r} for r in rows]
     if sum(len(r) for r in rows) < 0.5 * len(names) * len(rows):
         texts = [", ".join(f"{k}: {v}" for k, v in r.items()) for r in rows]
-        return _packed([one_line(t, _ROW_CHARS) for t in texts if t], "\n", limit, total=len(items))
+        return _pack_rows([one_line(t, _ROW_CHARS) for t in texts if t], "\n", limit, total=len(items))
     shared = [n for n in names if len({r.get(n, _MISSING) for r in rows}) == 1]
     columns: dict[tuple[str, ...], str] = {}
     for name in names:
@@ -207,15 +207,15 @@ def _table(items: Sequence[Any], rows: Sequence[Row], limit: int) -> list[str]:
     each = [one_line(f"each {same}", 200)] if same else []
     if len(chosen) == 1:
         texts = [r.get(chosen[0], _MISSING) for r in rows]
-        lines = _packed(texts, ", ", limit, total=len(items))
+        lines = _pack_rows(texts, ", ", limit, total=len(items))
         return [f"{chosen[0]}: {lines[0]}", *lines[1:], *each]
     if len(chosen) == 2:
         texts = [f"{r.get(chosen[0], _MISSING)} ({r.get(chosen[1], _MISSING)})" for r in rows]
-        lines = _packed(texts, ", ", limit, total=len(items))
+        lines = _pack_rows(texts, ", ", limit, total=len(items))
         return [f"{chosen[0]} ({chosen[1]}): {lines[0]}", *lines[1:], *each]
     texts = [" / ".join(r.get(n, _MISSING) for n in chosen) for r in rows]
     is_short = all(len(t) <= _SHORT_ROW_CHARS for t in texts)
-    lines = _packed(texts, " | " if is_short else "\n", limit - 60, total=len(items))
+    lines = _pack_rows(texts, " | " if is_short else "\n", limit - 60, total=len(items))
     return [f"({' / '.join(chosen)}):", *lines, *each]
 
 
@@ -237,7 +237,7 @@ def _column_rank(name: str) -> int:
     return 50 if leaf in _TEXTS else 30 + 5 * name.count(".")
 
 
-def _packed(texts: Sequence[str], separator: str, limit: int, *, total: int = 0) -> list[str]:
+def _pack_rows(texts: Sequence[str], separator: str, limit: int, *, total: int = 0) -> list[str]:
     """Return texts as rows of some hundred characters (one each for a newline) within `limit`; the rest is counted."""
     rows: list[str] = []
     used = 0
@@ -319,7 +319,7 @@ def complete_json(text: str) -> object:
     """Parse the beginning of a document that is cut off: up to its last whole member; None where there is none."""
     text = text[:_CUT_CHARS]
     for _ in range(2):
-        closed = _closed(text)
+        closed = _close_brackets(text)
         try:
             return json.loads(closed) if closed else None
         except json.JSONDecodeError as error:
@@ -345,7 +345,7 @@ def _last_items(text: str) -> list[Any]:
     return []
 
 
-def _closed(text: str) -> str:
+def _close_brackets(text: str) -> str:
     """Return the text up to the end of its last whole member, with the brackets that are open there closed."""
     open_brackets: list[str] = []
     end = depth = 0

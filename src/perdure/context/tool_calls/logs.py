@@ -95,7 +95,7 @@ def read_json_log(view: OutputView) -> CallFinding | None:
             errors.setdefault(_message(body), []).append(_json_row(body, level))
     if sum(levels.values()) < len(lines) // 2:
         return None
-    rows = [_grouped(group) for group in sorted(errors.values(), key=len, reverse=True)[:_MOST_ERRORS]]
+    rows = [_format_group(group) for group in sorted(errors.values(), key=len, reverse=True)[:_MOST_ERRORS]]
     return _finding(view, _whole_counts(view, levels, _JSON_LEVEL), rows, list(lines))
 
 
@@ -133,7 +133,7 @@ def _read_levels(view: OutputView) -> CallFinding | None:
             errors.setdefault(_VARIABLE.sub("#", head), []).append(_with_frames(lines, number))
     if sum(levels.values()) < max(4, len(lines) // 3):
         return None
-    rows = [_grouped(group) for group in sorted(errors.values(), key=len, reverse=True)[:_MOST_ERRORS]]
+    rows = [_format_group(group) for group in sorted(errors.values(), key=len, reverse=True)[:_MOST_ERRORS]]
     return _finding(view, _whole_counts(view, levels, _LEVEL), rows, list(lines))
 
 
@@ -238,7 +238,7 @@ def _whole_counts(view: OutputView, levels: Counter[str], pattern: re.Pattern[st
     return counts
 
 
-def _grouped(group: Sequence[str]) -> str:
+def _format_group(group: Sequence[str]) -> str:
     times = f" ({len(group)}×, last: {one_line(group[-1], 60)})" if len(group) > 1 else ""
     return clip_located(group[0], _ROW_CHARS) + times
 

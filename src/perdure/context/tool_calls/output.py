@@ -124,7 +124,7 @@ class OpenedOutput:
     def view(self) -> OutputView:
         """Reduce the output to what may be searched."""
         shown, total, extent = _without_notes(self.raw, self.extent)
-        text = plain_text(_bounded(shown))
+        text = plain_text(_cut_long_text(shown))
         lines = tuple(filter(None, map(str.rstrip, text.split("\n"))))
         return OutputView(self.raw, "\n".join(lines), lines, total, self.exit_code, self.folder, self.address, extent)
 
@@ -226,7 +226,7 @@ def count_lines(text: str) -> int:
     return stripped.count("\n") + 1 if stripped else 0
 
 
-def _bounded(text: str) -> str:
+def _cut_long_text(text: str) -> str:
     if len(text) <= _WHOLE_CHARS and text.count("\n") <= _WHOLE_LINES:
         return text
     start = min(_WINDOW_CHARS, len(text) // 2)
@@ -310,11 +310,11 @@ def one_line(text: str, limit: int) -> str:
     """Return the beginning of a text on one line, cut between words, with an ellipsis where it was cut."""
     piece = " ".join(text[: 4 * limit + 200].split())
     if len(piece) > limit:
-        return _cut(piece, limit)
+        return _cut_line(piece, limit)
     return piece + "…" if len(text) > 4 * limit + 200 else piece
 
 
-def _cut(piece: str, limit: int) -> str:
+def _cut_line(piece: str, limit: int) -> str:
     """Cut a line, leaving neither half a word nor an open bracket or quote."""
     end = limit - 1
     space = piece.rfind(" ", max(limit // 2, end - _LONGEST_WORD), end + 1)

@@ -39,7 +39,9 @@ def search_rows(lines: Sequence[str], total: int) -> list[str]:
     numbers: dict[str, list[str]] = {}
     for path, number, _ in hits:
         numbers.setdefault(path, []).append(number)
-    rows = [f"{path}:{_listed(found)}" if path else f"lines {_listed(found)}" for path, found in numbers.items()]
+    rows = [
+        f"{path}:{_list_numbers(found)}" if path else f"lines {_list_numbers(found)}" for path, found in numbers.items()
+    ]
     return join_rows(rows[:_MOST_FILES], limit=_ROWS_CHARS + _ROWS_CHARS // 2)
 
 
@@ -67,6 +69,6 @@ def _without_repeated_paths(lines: Sequence[str]) -> list[str]:
     return rows
 
 
-def _listed(numbers: Sequence[str]) -> str:
+def _list_numbers(numbers: Sequence[str]) -> str:
     more = len(numbers) - _MOST_NUMBERS
     return ", ".join(numbers[:_MOST_NUMBERS]) + (f" … {more} more" if more > 0 else "")

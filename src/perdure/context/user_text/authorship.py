@@ -118,7 +118,7 @@ def _without_json(text: str) -> str:
 def _unmarked_lines(text: str) -> Iterator[str]:
     """Yield the lines outside of marked stretches, and a placeholder for each line that was removed."""
     lines = text.splitlines()
-    skipped = _tabular(lines) | _dialogue(lines) | _ruled(lines)
+    skipped = _tabular(lines) | _dialogue(lines) | _find_ruled_lines(lines)
     is_fenced = is_introduced = False
     for at, line in enumerate(lines):
         if pat.FENCE.match(line):
@@ -176,7 +176,7 @@ def _introduces(lines: Sequence[str], at: int) -> bool:
     return len(tail) <= _SHORT_QUESTION and bool(below) and not (is_own or pat.LISTED.match(below))
 
 
-def _ruled(lines: Sequence[str]) -> frozenset[int]:
+def _find_ruled_lines(lines: Sequence[str]) -> frozenset[int]:
     """Return the indexes of lines between rules such as `---`, or after a single one up to a closing question.
 
     A page has rules of its own, so that they do not show where it ends.

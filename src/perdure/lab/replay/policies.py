@@ -23,7 +23,7 @@ from perdure.context.engine import (
     StartReason,
     Step,
     append_keep,
-    unchanged,
+    unchanged_compaction,
 )
 from perdure.context.registry import engines
 from perdure.context.summary_input import describe_calls, outcome, result_line
@@ -103,7 +103,7 @@ class NoCompaction(LabEngine):
     def compress(
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction:
-        return unchanged(messages, "This policy never compacts.")
+        return unchanged_compaction(messages, "This policy never compacts.")
 
 
 class Truncation(LabEngine):
@@ -120,7 +120,7 @@ class Truncation(LabEngine):
     ) -> Compaction:
         start = tail_start(messages, int(self._keep * self._window), least_messages=0)
         if start <= 0:
-            return unchanged(messages, "There is nothing to drop.")
+            return unchanged_compaction(messages, "There is nothing to drop.")
         return self._done(messages, (Keep(start, len(messages)),))
 
 
@@ -179,11 +179,11 @@ class HermesPolicy(LabEngine):
         budget = int(self.threshold_tokens * self._target)
         tail = tail_start(messages, budget, least_messages=self._protect_last)
         if tail <= head:
-            return unchanged(messages, "Head and tail leave nothing between them.")
+            return unchanged_compaction(messages, "Head and tail leave nothing between them.")
         middle = [e for e in messages[head:tail] if not _is_handoff(e)]
         previous = next((e.message.text for e in messages[head:tail] if _is_handoff(e)), "")
         if not middle:
-            return unchanged(messages, "Nothing but a summary lies between head and tail.")
+            return unchanged_compaction(messages, "Nothing but a summary lies between head and tail.")
         try:
             summary = await self._summarize(middle, previous)
         except Exception as error:  # without a summary this policy leaves a note in its place
@@ -238,7 +238,7 @@ class RecordedPolicy(LabEngine):
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction:
         if self._summary is None or not messages:
-            return unchanged(messages, "The recording agent did not compact here.")
+            return unchanged_compaction(messages, "The recording agent did not compact here.")
         return self._done(messages, (Insert(user(self._summary)),))
 
 

@@ -34,7 +34,7 @@ _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d":
 
 def wait_from_headers(headers: object, *, now_s: float) -> float | None:
     """Parse `retry-after-ms`, `retry-after` (seconds or a date), then the reset of an exhausted limit."""
-    fields = _lowered(headers)
+    fields = _lower_names(headers)
     if (ms := _number(fields.get("retry-after-ms"))) is not None:
         return _sane(ms / 1000)
     if "retry-after" in fields:
@@ -114,7 +114,7 @@ def _sane(wait_s: float) -> float | None:
     return min(wait_s, MAX_WAIT_S) if wait_s >= 0 else None
 
 
-def _lowered(headers: object) -> dict[str, str]:
+def _lower_names(headers: object) -> dict[str, str]:
     """Return headers by lower-case name, from a mapping or pairs, bytes or text."""
     pairs: Iterable[object] = ()
     if isinstance(headers, Mapping):

@@ -106,17 +106,19 @@ def output(turn: SimulatedTurn, issued: Issued) -> list[Item]:
         if turn.refusal:
             part = {"type": "refusal", "refusal": turn.refusal}
         row.append(
-            _completed({"id": f"msg_sim{turn.number:06d}", "type": "message", "role": "assistant", "content": [part]})
+            _mark_completed(
+                {"id": f"msg_sim{turn.number:06d}", "type": "message", "role": "assistant", "content": [part]}
+            )
         )
     for k, call in enumerate(turn.calls):
         head = {"id": f"fc_sim{turn.number:06d}_{k}", "type": "function_call", "call_id": call.id}
-        row.append(_completed({**head, "name": call.name, "arguments": call.arguments_text}))
+        row.append(_mark_completed({**head, "name": call.name, "arguments": call.arguments_text}))
     if turn.thinking:
         issued.reasoning_of.update({item["id"]: thought for item in row[1:]})
     return row
 
 
-def _completed(item: Item) -> Item:
+def _mark_completed(item: Item) -> Item:
     return {**item, "status": "completed"}
 
 

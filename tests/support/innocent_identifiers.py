@@ -27,6 +27,7 @@ file-9SSyVzVpbL3JwzqMZT7vNd
 org-8HfKQ2mPzXt5VbNjRwYcLsDa
 proj_5tG7kQmZ2xVbNpLsWcRyHfJd
 batch_671284c2bc508190ac2ee4b6ef3b2d75
+"next_page": "page_MjAyNS0wNS0xNFQwMDowMDowMFpxYk7vK2"
 toolu_01XFDUDYJgAACzvnptvVoYEL
 msgbatch_01HkcTjaV5uDC8jWR4ZsDV8d
 gen-1717171717-AbCdEfGhIjKlMnOpQrSt

@@ -235,7 +235,7 @@ _OBJECT_WORDS = """
 sha sha1 sha224 sha256 sha384 sha512 md5 crc crc32 blake2 blake2b blake3 h1 sri hash digest checksum etag hmac
 fingerprint integrity commit rev ref refs tree blob object obj git branch tag patch diff build builds ci cd run runs
 job jobs task tasks step steps stage pipeline workflow worker cache cached deps dependencies modules node npm pip yarn
-env dpl pnpm maven gradle cargo target bundle chunk chunks asset assets index main vendor vendors app scan pages
+env dpl pnpm maven gradle cargo target bundle chunk chunks asset assets index main vendor vendors app page pages
 layout route static style styles css js lib libs module polyfills runtime framework webpack vite image images img
 photo video audio media file files doc docs document folder dir path tmp temp backup snapshot dump log logs trace
 traces span request req response resp res reply msg message messages chat chatcmpl cmpl completion conversation conv

@@ -647,6 +647,20 @@ def test_in_a_chat_no_search_finds_a_search(store: SessionStore, key: str) -> No
     assert any("Searched" in h.excerpt for h in everywhere), "the log itself has them"
 
 
+@pytest.mark.parametrize("scope", ["", "answering"])
+def test_a_text_that_mentions_a_search_tool_is_no_search(store: SessionStore, scope: str) -> None:
+    session = store.create()
+    store.append(session.id, [user("Our tools:\nsession_search\nread_file\nThe quince password rotates on Fridays.")])
+    call = ToolCall("c1", "terminal", json.dumps({"command": "cat TOOLS"}))
+    listing = tool_result("c1", "terminal\nsession_search\nquince_tool peels quinces")
+    store.append(session.id, [assistant("I read it.", (call,)), listing, assistant("Searched 3 messages of quince.")])
+    other = store.create().conversation_id
+    asked = {scope: other} if scope else {}
+    assert store.search("quince password rotates", scope=asked)[0].address == "m:1"
+    assert store.search("quince_tool peels", scope=asked)[0].address == "m:3"
+    assert "m:4" in {h.address for h in store.search("quince", scope=asked)}
+
+
 def ask_about_ports(store: SessionStore) -> str:
     """Conversations in which the port of staging is asked for and answered; returns the one with the answer."""
     session = store.create(title="Notes")

@@ -96,9 +96,13 @@ class Relevance:
     is_echo: bool = False
 
 
-def is_search_text(text: str) -> bool:
-    """Whether a text is a call of a search tool or its result: they repeat the question and earlier messages."""
-    return _SEARCH_CALL.match(text) is not None or _SEARCH_RESULT.match(text) is not None
+def is_search_text(text: str, *, kind: str) -> bool:
+    """Whether a text is a call of a search tool or its result: they repeat the question and earlier messages.
+
+    Other kinds of messages may mention the tools, and their words are looked for.
+    """
+    pattern = {"assistant": _SEARCH_CALL, "tool": _SEARCH_RESULT}.get(kind)
+    return pattern is not None and pattern.match(text) is not None
 
 
 def inverse_frequency(matches: float, texts: float) -> float:
@@ -156,7 +160,7 @@ class Ranker:
         if self._keywords is not None and self._keywords <= counts.keys():
             total += _COMPLETE_SHARE * sum(self.weights)
         total += _NEAR_SHARE * self._nearest(positions)
-        is_echo = self._is_echo(text, words, len(counts))
+        is_echo = self._is_echo(text, words, len(counts), kind=kind)
         is_question = not self._is_sentence and _QUESTION.fullmatch(text) is not None
         share = ECHO_SHARE if is_echo else _QUESTION_SHARE if is_question else 1.0
         if kind == "handoff":
@@ -165,8 +169,8 @@ class Ranker:
             share *= _USER_SHARE if kind == "user" else _RESULT_SHARE if kind == "tool" else 1.0
         return Relevance(total * share, frozenset(counts), is_echo)
 
-    def _is_echo(self, text: str, words: Sequence[str | bytes], matched: int) -> bool:
-        if is_search_text(text):
+    def _is_echo(self, text: str, words: Sequence[str | bytes], matched: int, *, kind: str) -> bool:
+        if is_search_text(text, kind=kind):
             return True
         if len(text) > _ECHO_CHARS or len(self.query.terms) < _ECHO_TERMS or 2 * matched <= len(self.query.terms):
             return False

@@ -167,7 +167,7 @@ class SearchIndex:
             rankings = [w.run(tx, built, highest=highest, asked=unanswered | newest) for w in works]
             fused = [f for f in fuse_rankings(rankings) if f.match.message_id not in unanswered]
             if built.leaves_out_searches:
-                fused = [f for f in fused if not is_search_text(f.match.text)]
+                fused = [f for f in fused if not is_search_text(f.match.text, kind=f.match.row[5])]
             fused.sort(key=lambda f: f.match.message_id in newest)
             for number, work in enumerate(works):
                 work.read_replies(tx, [f.match for f in fused[start:end] if f.query == number], built)

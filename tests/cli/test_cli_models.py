@@ -7,12 +7,15 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from perdure.cli.main import cli
 from perdure.config.api_keys import StoredKeys, origin_of
 from perdure.config.load import load
 from perdure.config.settings import ModelOverride
+from perdure.core.usage import CanonicalUsage
+from perdure.models.catalog import Catalog
 from perdure.testing.simulator import Simulator
 from support.local import needs_local
 
@@ -144,6 +147,46 @@ def test_a_price_is_set_by_one_command_and_counts_from_the_next_start(
         ),
     )
     assert (tmp_path / "config.yaml").read_text().startswith("# mine\n")
+
+
+def _price(*arguments: str, home: Path) -> tuple[str, list[dict[str, object]]]:
+    done = CliRunner().invoke(cli, ["models", "price", *arguments])
+    assert done.exit_code == 0
+    return done.output, yaml.safe_load((home / "config.yaml").read_text())["model_overrides"]
+
+
+def test_a_price_counts_where_one_provider_has_an_override_without_prices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    house = {"model": "m-1", "provider": "custom", "context_length": 9000}
+    groq = {"model": "m-1", "provider": "groq", "input_price_per_mtok": 1.0, "output_price_per_mtok": 2.0}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"model_overrides": [house, groq]}))
+    output, entries = _price("m-1", "3", "15", home=tmp_path)
+    prices = {"input_price_per_mtok": 3.0, "output_price_per_mtok": 15.0}
+    assert entries == [house | prices, groq, {"model": "m-1"} | prices]
+    assert "its prices of groq in model_overrides stay as they are" in output
+    used = CanonicalUsage(input_tokens=1_000_000)
+    catalog = Catalog(load(home=tmp_path).settings.model_overrides)
+    assert [catalog.cost_usd(p, "m-1", used) for p in ("custom", "groq", "openai")] == [3.0, 1.0, 3.0]
+
+
+def test_a_new_price_replaces_those_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    _price("m-1", "3", "15", "--cache-read", "0.3", home=tmp_path)
+    _, entries = _price("m-1", "1", "2", home=tmp_path)
+    assert entries == [{"model": "m-1", "input_price_per_mtok": 1.0, "output_price_per_mtok": 2.0}]
+
+
+def test_a_variable_with_overrides_does_not_replace_those_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    monkeypatch.setenv("PERDURE_MODEL_OVERRIDES", '[{"model": "other", "context_length": 5000}]')
+    (tmp_path / "config.yaml").write_text("model_overrides:\n- {model: mine, context_length: 9000}\n")
+    output, entries = _price("m-1", "1", "2", home=tmp_path)
+    assert [e["model"] for e in entries] == ["mine", "m-1"]
+    assert "PERDURE_MODEL_OVERRIDES is set and wins over the file" in output
 
 
 @pytest.mark.parametrize("prices", [("IN", "OUT"), ("-1", "2"), ("1", "nan")])

@@ -114,7 +114,6 @@ def write_setting(key: str, value: str) -> None:
     """Write one setting; report the effective value and what overrides it."""
     from perdure.config import edit, keys
     from perdure.config.env import home_dir
-    from perdure.config.load import overriding_variable
 
     key = keys.find(key).name
     if key.endswith(".provider"):
@@ -128,8 +127,7 @@ def write_setting(key: str, value: str) -> None:
     echo(f"{key} = {keys.format_value(written.value)}")
     for problem in written.others:
         echo(f"perdure: still wrong: {problem.text}", err=True)
-    if variable := overriding_variable(keys.find(key)):
-        echo(f"perdure: the variable {variable} is set and wins over the file", err=True)
+    report_overriding_variable(key)
     section = key.rpartition(".")[0]
     if key.endswith((".provider", ".base_url")) and f"{section}.provider" in keys.all_keys():
         _report_other_address(section)
@@ -137,6 +135,15 @@ def write_setting(key: str, value: str) -> None:
         _report_unknown_model()
     if section in ("tools", "permissions") or key == "context.engine":
         _report_unknown_names()
+
+
+def report_overriding_variable(key: str) -> None:
+    """Report the environment variable that wins over the file, if it is set."""
+    from perdure.config import keys
+    from perdure.config.load import overriding_variable
+
+    if variable := overriding_variable(keys.find(key)):
+        echo(f"perdure: the variable {variable} is set and wins over the file", err=True)
 
 
 def _as_share(key: str, value: str) -> str:

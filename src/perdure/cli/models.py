@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from perdure.cli.config import report_overriding_variable
 from perdure.cli.lazy import PlainGroup
 from perdure.cli.output import echo, echo_hint
 
@@ -126,6 +127,10 @@ def list_() -> None:
         echo(f"no embedded model is installed: {INSTALL}")
 
 
+# How the names of the prices in `model_overrides` end.
+_PRICE = "_price_per_mtok"
+
+
 def _to_price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     if value is None:
         return None
@@ -165,16 +170,32 @@ def price(
     from perdure.config.load import load
 
     given = {"input": input_price, "output": output_price, "cache_read": cache_read, "cache_write": cache_write}
-    prices = {f"{kind}_price_per_mtok": value for kind, value in given.items() if value is not None}
-    entries: list[dict[str, Any]] = keys.plain(load().settings.model_overrides)
-    same = next((e for e in entries if e["model"].lower() == name.lower() and "provider" not in e), None)
-    if same is None:
-        same = {"model": name}
-        entries.append(same)
-    same |= prices
+    # Those of the file alone: what comes from a variable must not replace them.
+    entries = keys.plain(load(environ={}, home=home_dir()).settings.model_overrides)
+    own_prices = _set_prices(entries, name, {f"{kind}{_PRICE}": value for kind, value in given.items()})
     set_value(home_dir(), "model_overrides", json.dumps(entries))
-    rest = "".join(f", ${same[k]:g} {k.split('_price')[0].replace('_', ' ')}" for k in prices if k.startswith("cache"))
+    rest = "".join(
+        f", ${given[kind]:g} {kind.replace('_', ' ')}" for kind in list(given)[2:] if given[kind] is not None
+    )
     echo(f"{name}: ${input_price:g} in, ${output_price:g} out{rest}, for a million tokens; from the next start on")
+    if own_prices:
+        echo(f"perdure: its prices of {', '.join(own_prices)} in model_overrides stay as they are", err=True)
+    report_overriding_variable("model_overrides")
+
+
+def _set_prices(entries: list[dict[str, Any]], name: str, prices: Mapping[str, float | None]) -> list[str]:
+    """Replace the prices of a model in `model_overrides`; return the providers for which it has its own, which stay."""
+    same = [e for e in entries if e["model"].lower() == name.lower()]
+    priced = [e for e in same if "provider" in e and not prices.keys().isdisjoint(e)]
+    if all("provider" in e for e in same):
+        same.append({"model": name})
+        entries.append(same[-1])
+    for entry in (e for e in same if e not in priced):
+        for key, value in prices.items():
+            entry.pop(key, None)
+            if value is not None:
+                entry[key] = value
+    return [e["provider"] for e in priced]
 
 
 @models.command()

@@ -175,6 +175,23 @@ def test_a_refused_or_failed_write_leaves_no_checkpoint(project: Open) -> None:
         assert "No file was changed in the last turn." in chat.do("/undo").text
 
 
+@pytest.mark.parametrize("words", ["2", "m:1", "2 overwrite"])
+def test_a_number_alone_is_one_of_turns(project: Open, words: str) -> None:
+    with project(Say(calls=(_write("a.py", "1"),)), "Done.", "Yes.") as chat:
+        chat.ask("write it")
+        chat.ask("well?")
+        assert chat.do(f"/undo {words}").text.startswith("Back to before “write it”.")
+        assert (chat.questions, chat.read("a.py")) == ([], None)
+
+
+def test_overwrite_alone_is_about_the_last_turn(project: Open) -> None:
+    with project(Say(calls=(_write("a.py", "theirs"),)), "Done.") as chat:
+        chat.ask("write it")
+        (chat.folder / "a.py").write_text("mine")
+        assert chat.do("/undo overwrite").text.startswith("Back to before “write it”.")
+        assert chat.read("a.py") is None
+
+
 @pytest.mark.parametrize("text", ["/undo everything", "/undo turn 1 2", "/undo turn 9", "/undo files x"])
 def test_wrong_words_are_answered_and_change_nothing(project: Open, text: str) -> None:
     with project(Say(calls=(_write("a.py", "1"),)), "Done.") as chat:

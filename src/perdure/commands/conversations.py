@@ -159,7 +159,9 @@ def undo(surface: CommandContext, argument: str) -> CommandResult:
         return _undo_compaction(surface)
     if not words and not any(e.message.is_real_user for e in surface.store.log.originals(_here(surface))):
         return CommandResult("Nothing to undo: there is no question here yet.")
-    result = _undo_turns(surface, words or ["turn"])
+    # `/undo 2` and `/undo overwrite` are about turns, too.
+    is_turn = not words or words[0] == "overwrite" or words[0].removeprefix("m:").isdecimal()
+    result = _undo_turns(surface, ["turn", *words] if is_turn else words)
     if words or not _has_handoff(surface):
         return result
     # Whoever meant the compaction finds its command.

@@ -218,6 +218,29 @@ def test_a_model_at_an_address_goes_to_that_server_and_not_to_the_provider_in_us
         choose_route(settings, f"{gone}/org/m-2")
 
 
+def test_an_address_without_a_model_names_the_only_one_of_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    with Simulator(models=("m-2",)) as sim:
+        for address in (sim.base_url, f"{sim.base_url}/"):
+            main = choose_route(validate_settings({}), address)[0].main
+            assert (main.base_url, main.model) == (sim.base_url, "m-2")
+
+
+def test_an_address_that_lacks_the_path_of_the_api_is_corrected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    with Simulator(models=("m-2",)) as sim:
+        root = sim.base_url.removesuffix("/v1")
+        with pytest.raises(ConfigError, match=f"is at {sim.base_url}: `/model {sim.base_url}/m-2`"):
+            choose_route(validate_settings({}), f"{root}/m-2")
+
+
 def test_words_with_spaces_are_no_model() -> None:
+    settings = at_a_proxy("http://127.0.0.1:9/v1")
     with pytest.raises(ConfigError, match="'what is here' is no model"):
-        choose_route(at_a_proxy("http://127.0.0.1:9/v1"), "what is here")
+        choose_route(settings, "what is here")
+    with pytest.raises(ConfigError, match="no file on this machine"):
+        choose_route(validate_settings({}), "/tmp/my models/none.gguf")

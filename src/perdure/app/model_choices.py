@@ -147,7 +147,8 @@ def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
     Raises ConfigError without a key, for a model missing from the endpoint's own list, for an address where no server
     answers, and for a missing model file. A model that only the catalogue lacks may be a new one and is accepted.
     """
-    if re.search(r"\s", name) and not Path(name).expanduser().is_file():
+    is_path = name.lower().endswith(".gguf") or Path(name).expanduser().is_file()
+    if re.search(r"\s", name) and not is_path:
         raise ConfigError(f"{name!r} is no model: no name has a space. Nothing has changed; `/model` lists them.")
     route = route_to(settings, name)
     if (origin := origin_of(name)) is not None and (trouble := _server_problem(route.main, origin)):
@@ -178,6 +179,8 @@ def _server_problem(endpoint: Endpoint, origin: str) -> str:
     if listing.is_key_refused:
         verb = "refuses the stored key" if endpoint.api_key else "wants a key"
         return f"the server at {origin} {verb}; `perdure login {origin}` stores one"
+    if (url := with_api_path(endpoint).base_url) != endpoint.base_url:
+        return f"the API of {origin} is at {url}: `/model {url}/{endpoint.model}`"
     return ""
 
 

@@ -530,6 +530,6 @@ def infer_mode(base_url: str) -> ApiMode | None:
 
 def split_model_address(name: str) -> dict[str, str | None]:
     """Split `http://host/v1/model` into `base_url` and the `name` of the model there."""
-    match = re.fullmatch(r"(https?://[^/]+(?:/v1(?=/))?)/?(.*)", name, re.IGNORECASE)
+    match = re.fullmatch(r"(https?://[^/]+(?:/v1(?=/|$))?)/?(.*)", name, re.IGNORECASE)
     base_url, model = match.groups() if match is not None else (name, "")
     return {"base_url": base_url, "name": model or None}

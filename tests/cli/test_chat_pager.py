@@ -90,6 +90,24 @@ def test_a_resumed_chat_shows_the_output_of_the_last_call_of_the_conversation(tm
             chat.see("  11\n  12\n")
 
 
+def test_the_key_goes_back_through_the_outputs_of_the_resumed_conversation_alone(
+    tmp_path: Path, read_pages: Path
+) -> None:
+    with Simulator(script=_reply) as sim, chatting(tmp_path / "home", _flags(sim)) as chat:
+        chat.see("/help lists")
+        _run(chat, "seq 1 12")
+        first_id = chat.chat._desk.surface.session_id if chat.chat._desk is not None else None
+        chat.type("/new\r")
+        chat.see("A new conversation.")
+        _run(chat, "exit 3")
+        chat.type(f"/resume {first_id}\r")
+        chat.see("Resumed")
+        chat.wait_for(lambda: chat.is_idle)
+        chat.type(CTRL_O)
+        chat.see("  11\n  12\n")
+        assert "Ctrl-O again" not in chat.shown
+
+
 def test_the_key_shows_nothing_else_than_the_question_that_is_open(tmp_path: Path, read_pages: Path) -> None:
     with Simulator(script=_reply) as sim, chatting(tmp_path / "home", _flags(sim)) as chat:
         chat.see("/help lists")

@@ -233,7 +233,8 @@ class ChatTranscript:
         return f"{whole}\n(Ctrl-O again: {before})" if before else whole
 
     def remember(self, results: Iterable[ToolFinished]) -> None:
-        """Keep the outputs of stored calls, oldest first, as if they had run just now."""
+        """Keep the outputs of a resumed conversation, oldest first, instead of those of the one before."""
+        self._outputs.clear()
         for event in results:
             self._keep_result(event)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.chat.command import _model_settings
+from perdure.cli.chat.one_shot import ask_once
 from perdure.config.load import load
 from perdure.providers.registry import is_endpoint_of
 from perdure.testing.simulator import Call, Fail, Say, Simulator
@@ -115,6 +116,28 @@ def test_a_call_that_nobody_could_approve_is_named_with_what_allows_it(tmp_path:
             assert ("refused, because -q asks nobody: terminal rm -rf ./scratch." in run.stderr) is is_said
             assert ("by a rule of permissions.allow: terminal(rm -rf ./scratch)" in run.stderr) is is_said
             assert ("--resume last` goes on as a chat, which asks" in run.stderr) is is_said
+
+
+def test_a_refused_call_of_a_command_of_ones_own_is_named_too(tmp_path: Path) -> None:
+    commands = tmp_path / "home" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "tidy.md").write_text("Remove ./scratch.\n")
+    removes = Say(calls=(Call("terminal", {"command": "rm -rf ./scratch"}),))
+    with Simulator(script=[removes, "I may not."]) as sim:
+        assert "refused, because -q asks nobody: terminal rm" in _ask(tmp_path, sim, "-q", "/tidy")
+
+
+def test_the_events_end_where_nothing_answers_by_the_name_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    flags = {"model.provider": "local", "model.name": "smolm-typo"}
+    assert ask_once(flags, "hi", as_json=True) == 1
+    printed = capsys.readouterr()
+    assert "Nothing was stored." in printed.err
+    (end,) = map(json.loads, printed.out.splitlines())
+    assert (end["event"], end["outcome"]) == ("TurnFinished", "failed")
+    assert "smolm-typo" in end["error"]
 
 
 def test_an_option_without_its_question_points_to_the_pipe(tmp_path: Path) -> None:

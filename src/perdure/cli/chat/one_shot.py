@@ -62,18 +62,19 @@ def ask_once(
     try:
         result = all_commands(surface.custom_commands).dispatch(surface, text)
         if result is None:
-            code = _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), progress, as_json=as_json)
-            for line in refusals.lines():
-                _print(f"perdure: {runnable(line)}", sys.stderr)
-            return _UNREAD if writer.is_closed else code
-        if result.then_send is not None:
+            attached = attach(text, Path.cwd(), pasted=(piped,))
+        elif result.then_send is not None:
             _print(f"perdure: {result.text}", sys.stderr)
-            code = _answer(surface, Attached(result.then_send), progress, as_json=as_json)
-            return _UNREAD if writer.is_closed else code
-        if progress is not None:
-            progress.close()
-        _print(result.text, sys.stderr if result.level == "error" else sys.stdout)
-        return 1 if result.level == "error" else 0
+            attached = Attached(result.then_send)
+        else:
+            if progress is not None:
+                progress.close()
+            _print(result.text, sys.stderr if result.level == "error" else sys.stdout)
+            return 1 if result.level == "error" else 0
+        code = _answer(surface, attached, progress, as_json=as_json)
+        for line in refusals.lines():
+            _print(f"perdure: {runnable(line)}", sys.stderr)
+        return _UNREAD if writer.is_closed else code
     except KeyboardInterrupt:
         return 130
     finally:
@@ -89,6 +90,7 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
         _print(f"perdure: {runnable(SCRIPT_ENDED)} With -q: `-m NAME`.", sys.stderr)
         return 1
     if problem := surface.unknown_model:
+        surface.person.hear(TurnFinished("failed", "", error=problem, error_kind="bad_request"))
         _print(f"perdure: {runnable(problem)}. Nothing was stored.", sys.stderr)
         return 1
     warnings = (f"warning: {warning}" for warning in surface.warnings)

@@ -48,6 +48,26 @@ def test_a_conversation_resumed_after_a_compaction_is_as_large_as_it_was(tmp_pat
         assert b.again(b.agent.session_id).measure().tokens == left.tokens
 
 
+@pytest.mark.parametrize(("window", "other_window"), [(200_000, 20_000), (60_000, 200_000)])
+def test_a_head_of_another_length_than_the_one_that_was_sent_counts_anew(
+    tmp_path: Path, window: int, other_window: int
+) -> None:
+    with bench(tmp_path, *[STORY] * 20, window=window) as b:
+        b.agent.chat("A word of many. " * 2_000)
+        for n in range(8):
+            b.agent.chat(f"And what is at {n}? {STORY}")
+        b.agent.compress()
+        b.agent.chat("Is that all?")
+        left = b.agent.measure().tokens
+        assert b.again(b.agent.session_id).measure().tokens == left
+        with bench(tmp_path, window=other_window) as other:
+            resumed = other.again(b.agent.session_id)
+            resumed.measure()
+            counter = resumed.open().live.counter
+            assert counter.last_prompt_tokens is None
+            assert counter.calibration.ratio == 1.0
+
+
 def test_other_tools_than_when_it_was_left_are_counted(tmp_path: Path) -> None:
     with bench(tmp_path, *_reads(), tools=(look,)) as b:
         b.agent.chat("What is there?")

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from perdure import prompts
-from perdure.agent.context_usage import Composition, ContextUsage, is_same_prompt, last_reported_call
+from perdure.agent.context_usage import Composition, ContextUsage, context_window, is_same_prompt, last_reported_call
 from perdure.agent.deps import AgentDeps
 from perdure.agent.model_request import (
     Projection,
@@ -26,11 +26,11 @@ from perdure.agent.model_request import (
     count_images,
     images_of,
     loop_start,
+    shorten_view,
     surplus_images,
 )
 from perdure.agent.recall import GuardedMemory, SessionSwitch, inform
 from perdure.context.compaction_input import tokens_of
-from perdure.context.retention import shorten_head
 from perdure.core.errors import CommitUnknown, StoreError, ToolError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
 from perdure.core.messages import Entry, ImagePart, Message, ToolCall, tool_result
@@ -38,7 +38,7 @@ from perdure.core.ports import ContextReading, KeyValue
 from perdure.core.rules import find_call
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.models.tokens import TokenCounter, entry_figures, sum_figures, text_figures
-from perdure.models.windows import ContextWindow
+from perdure.models.windows import ContextWindow, Window
 from perdure.providers.codec import ReasoningRule
 from perdure.providers.routes import RouteCursor
 from perdure.store.maintenance import SCRUB_COUNT
@@ -431,7 +431,12 @@ class LiveSession:
         entries = [e for e in self.entries if e.created_at_ms <= call.started_at_ms]
         while entries and entries[-1].message.role == "assistant":  # a reply in the same millisecond
             entries.pop()
-        sent = self._shorten(self._forms.apply(entries))
+        view = self._forms.apply(entries)
+        sent = shorten_view(view, self.window)
+        if call.window_tokens and (self.window is None or self.window.tokens != call.window_tokens):
+            then = context_window(self._deps.settings, self.routes.endpoint, Window(call.window_tokens, "learned"))
+            if [e.message for e in shorten_view(view, then)] != [e.message for e in sent]:
+                return  # the head was sent in another length
         recalled = [self._sidecars.by_seq[e.seq] for e in sent if e.seq in self._sidecars.by_seq]
         composition = Composition(sent, recalled)
         composition.set_fixed(system=self.system_blocks, tools=self.tools)
@@ -522,16 +527,7 @@ class LiveSession:
         self.offer_tools()
 
     def _visible_entries(self) -> list[Entry]:
-        return self._shorten(self.view)
-
-    def _shorten(self, view: list[Entry]) -> list[Entry]:
-        """Return a view with a long head shortened; each shortened message names the address of its full text."""
-        if self.window is None:
-            return view
-        messages = [e.message for e in view]
-        addresses = [f"m:{e.seq}" for e in view]
-        visible = shorten_head(messages, head_tokens=self.window.budgets.head_tokens, addresses=addresses)
-        return [e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(view, visible, strict=True)]
+        return shorten_view(self.view, self.window)
 
 
 _LARGEST = 5

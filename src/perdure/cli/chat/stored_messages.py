@@ -124,6 +124,8 @@ def _answer(surface: CommandContext, back: int) -> str:
 
 # Messages read from the log, and lines of one message: enough to know where one was.
 _MAX_MESSAGES = 60
+# Among so many of the newest messages the last tool results are looked for.
+_MAX_SEARCHED = 3_000
 _MAX_TURNS = 6
 _MAX_LINES = 24
 _COMPACTED = "· compacted here: /handoff shows what the model reads of it"
@@ -176,7 +178,8 @@ class _Results:
 
 def last_results(store: SessionStore, session_id: str) -> list[ToolFinished]:
     """Return the newest tool results of a conversation as the events they were, oldest first, without durations."""
-    for end in range(store.conversations.get(session_id).last_seq, 0, -_MAX_MESSAGES):
+    last = store.conversations.get(session_id).last_seq
+    for end in range(last, max(0, last - _MAX_SEARCHED), -_MAX_MESSAGES):
         span = Span(max(1, end - _MAX_MESSAGES + 1), end)
         entries = store.log.read(session_id, span)
         results = _Results(entries, store.timeline.tool_runs(session_id, span))

@@ -10,7 +10,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from perdure.cli.chat import drawing
 from perdure.cli.chat.drawing import PaintedRows
 from perdure.cli.chat.markdown import Blocks
-from perdure.cli.chat.markdown_render import painted
+from perdure.cli.chat.markdown_render import render_markdown
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style, fit_lines, safe
 from perdure.core.events import TextDelta
@@ -68,15 +68,15 @@ def test_a_list_item_keeps_its_indented_rest() -> None:
 
 def test_painted_markdown_fits_its_width_and_obeys_no_colour() -> None:
     text = "# Head\n\nSome **bold** words that go on and on and on.\n\n```py\nx = 1\n```\n"
-    plain = painted(text, width=30, is_color=False)
+    plain = render_markdown(text, width=30, is_color=False)
     assert "\x1b[3" not in plain
     assert max(map(len, plain.splitlines())) <= 60  # with the escapes of bold and underline
-    assert "\x1b[" in painted(text, width=30, is_color=True)
+    assert "\x1b[" in render_markdown(text, width=30, is_color=True)
 
 
 def test_a_model_cannot_steer_the_terminal() -> None:
     assert safe("a\x1b[2Jb\x07c\x9bd\te\n") == "a[2Jbcd\te\n"
-    assert "\x1b]" not in painted("\x1b]0;title\x07hello", width=40, is_color=False)
+    assert "\x1b]" not in render_markdown("\x1b]0;title\x07hello", width=40, is_color=False)
 
 
 def test_a_command_cannot_read_as_another_one() -> None:

@@ -38,7 +38,7 @@ def talk(flags: dict[str, str], words: str) -> str:
     """Say something in a chat of the working folder; the id of its conversation."""
     surface = ChatCommandContext(flags)
     desk = ChatController(surface, lambda text: None)
-    stop = surface.agent.events.listen(desk.heard)
+    stop = surface.agent.events.listen(desk.on_event)
     try:
         desk.answer(words, lambda what, seconds: None)
         return surface.store.conversations.get(surface.session_id or "").id

@@ -54,7 +54,7 @@ class Room:
         self.written += text
 
     def say(self, line: str, *, pasted: tuple[str, ...] = ()) -> str:
-        stop = self.surface.agent.events.listen(self.controller.heard)
+        stop = self.surface.agent.events.listen(self.controller.on_event)
         try:
             return self.controller.answer(line, lambda what, seconds: None, pasted=pasted).text
         finally:

@@ -170,11 +170,11 @@ def test_savings_count_cached_and_removed_tokens(store: SessionStore, clock: Fak
     clock.pass_ms(10)
     for task in ("main", "compression", "main"):
         store.ledger.record_call(CallRecord(session, task=task, route=route, usage=usage))
-    assert store.savings.cached() == [
+    assert store.savings.cache_usage() == [
         RouteCacheUsage(route, CanonicalUsage(input_tokens=40, cache_read_tokens=360, cache_write_tokens=28,
                                        cache_write_1h_tokens=8))
     ]  # fmt: skip
     assert store.savings.compactions() == [CompactionSavings(500, 0.1, ((route, 2),))]
     assert store.savings.compactions(visibility=User("somebody")) == []
     assert store.savings.compactions(since_ms=clock.now_ms() + 1) == []
-    assert store.savings.cached(visibility=User("somebody")) == []
+    assert store.savings.cache_usage(visibility=User("somebody")) == []

@@ -95,7 +95,7 @@ def test_a_mention_in_a_channel_opens_a_thread_and_the_thread_is_the_chat() -> N
         assert (incoming.content, incoming.key) == ("what is this?", f"discord:{BOT_ID}:{CHANNEL_ID}:{asked}")
         assert service.threads == {asked: CHANNEL_ID}
 
-        await _until(lambda: adapter._connected().get_channel(asked))
+        await _until(lambda: adapter._require_connection().get_channel(asked))
         service.say("and without a mention?", channel=asked)
         await _until(lambda: len(hub.submitted) == 2)
         assert hub.submitted[1][0].chat == incoming.chat

@@ -82,7 +82,7 @@ def test_text_read_from_a_file_is_spilled_last_as_a_pointer() -> None:
 @pytest.mark.spec("H2")
 def test_single_paginated_result_is_not_replaced_by_a_pointer() -> None:
     read = _outcome("r" * 24_000, "read", _tool(0), source="src/a.py lines 1-500")
-    assert OutputLimiter(MemoryOutputs(), OutputLimits().scaled(16_000)).limit_turn([read], "c_1") == [read]
+    assert OutputLimiter(MemoryOutputs(), OutputLimits().scale(16_000)).limit_turn([read], "c_1") == [read]
 
 
 @pytest.mark.spec("H3")
@@ -90,7 +90,7 @@ def test_single_paginated_result_is_not_replaced_by_a_pointer() -> None:
     ("window", "result", "turn"), [(200_000, 100_000, 200_000), (64_000, 38_400, 76_800), (2_048, 1_228, 2_457)]
 )
 def test_limits_scale_with_a_small_window(window: int, result: int, turn: int) -> None:
-    limits = OutputLimits().scaled(window)
+    limits = OutputLimits().scale(window)
     assert (limits.result_chars, limits.turn_chars) == (result, turn)
     assert limits.preview_chars <= limits.result_chars
 

@@ -92,7 +92,7 @@ def test_file_page_fits_the_result_limit_of_the_window(tmp_path: Path) -> None:
     with open_store(tmp_path / "perdure.db") as store:
         box = build_toolbox(_sources(tmp_path, workspace=tmp_path, outputs=store.outputs))
         assert len(_run(box, "read_file", path="long.py")) > 10_000
-        page = _run(box, "read_file", ToolScope("t_1", "c_1", limits=OutputLimits().scaled(8_000)), path="long.py")
+        page = _run(box, "read_file", ToolScope("t_1", "c_1", limits=OutputLimits().scale(8_000)), path="long.py")
         assert 4_000 < len(page) < 5_000
         assert "continue with offset=" in page
         box.close()

@@ -210,10 +210,10 @@ def text_content(text: str, *, is_code: bool = False) -> list[ToolContent]:
         text = f"{text[:MAX_RESULT_CHARS]}\n[… {len(text) - MAX_RESULT_CHARS:,} more characters]"
     if not text.strip():
         return []
-    return [tool_content(text_block(fenced(text) if is_code else text))]
+    return [tool_content(text_block(fence_text(text) if is_code else text))]
 
 
-def fenced(text: str) -> str:
+def fence_text(text: str) -> str:
     """Return the text in a Markdown code fence longer than any fence inside it."""
     longest = max((len(line) - len(line.lstrip("`")) for line in text.split("\n")), default=0)
     fence = "`" * max(3, longest + 1)

@@ -161,7 +161,7 @@ class EditorSession:
 
     def announce(self) -> None:
         """Send the slash commands and set-up warnings; called after the response that names the session."""
-        commands = [_advertised(command) for command in self._commands]
+        commands = [_to_available_command(command) for command in self._commands]
         self._queue.put(
             AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
         )
@@ -405,7 +405,7 @@ def _usage(usage: CanonicalUsage) -> Usage | None:
     )
 
 
-def _advertised(command: Command) -> AvailableCommand:
+def _to_available_command(command: Command) -> AvailableCommand:
     _, _, argument = command.usage.partition(" ")
     hint = AvailableCommandInput(root=UnstructuredCommandInput(hint=argument)) if argument else None
     return AvailableCommand(name=command.name, description=command.summary, input=hint)

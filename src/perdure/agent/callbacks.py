@@ -45,7 +45,7 @@ class CallbackAsker:
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """Return the answer. Raises ToolError, which the model reads, if the callback fails."""
         try:
-            return str(await await_foreign(_called(self._callback, question, tuple(choices))))
+            return str(await await_foreign(_run_callback(self._callback, question, tuple(choices))))
         except Exception as error:  # third-party code: the turn continues without it
             _LOG.exception("clarify_callback failed")
             raise ToolError(f"the question could not be put: {type(error).__name__}") from error
@@ -66,7 +66,7 @@ class CallbackApprover:
         Text such as "no, use git stash" is a refusal with its reason. A failing callback or an unknown value is a "no".
         """
         try:
-            answer = await await_foreign(_called(self._callback, request.action, request.reason))
+            answer = await await_foreign(_run_callback(self._callback, request.action, request.reason))
         except Exception:  # third-party code: no approval, no run
             _LOG.exception("approval_callback failed")
             return "no"
@@ -75,7 +75,7 @@ class CallbackApprover:
         return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), None) or parse_refusal(answer)
 
 
-async def _called(callback: Callable[..., Any], *arguments: Any) -> Any:
+async def _run_callback(callback: Callable[..., Any], *arguments: Any) -> Any:
     answer = await asyncio.to_thread(call_foreign, callback, *arguments)
     return await answer if inspect.isawaitable(answer) else answer
 

@@ -462,7 +462,7 @@ class CompactionGate:
         if self._window is None or not self.is_over_window:
             return False
         counter, budgets = self._live.counter, self._window.budgets
-        group = self._unread()
+        group = self._list_unread()
         if not group:
             return False
         first = group[0].seq
@@ -478,13 +478,13 @@ class CompactionGate:
         if self._window is None or not self.is_over_window:
             return False
         excess = self._live.counter.estimate - self._window.budgets.largest_prompt_tokens
-        has_spilled = await self._spill(self._unread(), excess)
+        has_spilled = await self._spill(self._list_unread(), excess)
         # The last thing that can give way: with less of it a model may answer worse, with all of it none will.
         return (self.is_over_window and await self._deps.run_blocking(self._live.shorten_reasoning)) or has_spilled
 
     async def shed_more(self) -> bool:
         """Spill one more unread result, else shorten reasoning, after the provider rejected the prompt as too long."""
-        return await self._spill(self._unread(), 1) or await self._deps.run_blocking(self._live.shorten_reasoning)
+        return await self._spill(self._list_unread(), 1) or await self._deps.run_blocking(self._live.shorten_reasoning)
 
     @property
     def is_over_window(self) -> bool:
@@ -495,7 +495,7 @@ class CompactionGate:
     def _window(self) -> ContextWindow | None:
         return self._live.window
 
-    def _unread(self) -> Sequence[Entry]:
+    def _list_unread(self) -> Sequence[Entry]:
         """Return the newest tool-calling message and its unread results."""
         view = self._live.view
         start = find_unread([e.message for e in view])

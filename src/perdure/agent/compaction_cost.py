@@ -111,7 +111,7 @@ def decide(inputs: CostInputs) -> CostDecision:
         return at_threshold
     is_burst = inputs.calls_since is not None and inputs.calls_since < settings.cost_min_calls
     if is_due:
-        return _delayed(inputs, is_burst) or at_threshold
+        return _decide_to_wait(inputs, is_burst) or at_threshold
     floor = int(settings.cost_floor * inputs.threshold_tokens)
     if settings.cost_rule == "delay" or inputs.cold is None or prompt < floor:
         return at_threshold
@@ -123,7 +123,7 @@ def decide(inputs: CostInputs) -> CostDecision:
     return CostDecision("compact", f"{cold}: {_amounts(inputs)}")
 
 
-def _delayed(inputs: CostInputs, is_burst: bool) -> CostDecision | None:
+def _decide_to_wait(inputs: CostInputs, is_burst: bool) -> CostDecision | None:
     """Return the decision to wait although the threshold is reached.
 
     None if the rule does not delay this compaction.

@@ -65,7 +65,7 @@ class Composition:
 
     def as_dict(self, total: int | None = None) -> dict[str, int]:
         """Return the tokens of each part; with `total`, scaled so that they add up to it."""
-        return dict(self._parts) if total is None else _scaled(self._parts, total)
+        return dict(self._parts) if total is None else _scale_parts(self._parts, total)
 
     def _add(self, entry: Entry, *, is_head: bool, sign: int = 1) -> None:
         kind = entry.message.kind
@@ -73,7 +73,7 @@ class Composition:
         self._parts[part] += sign * tokens_of(entry)
 
 
-def _scaled(parts: Mapping[str, int], total: int) -> dict[str, int]:
+def _scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
     """Return parts that sum to a total; empty parts stay as they are."""
     whole = sum(parts.values())
     if not whole:
@@ -111,11 +111,11 @@ def last_usage(store: SessionStore, session_id: str, measured: ContextUsage) -> 
     stored = store.ledger.context_usage(session_id)
     if stored is None:
         return measured
-    composition = _scaled(stored.composition, stored.tokens)
+    composition = _scale_parts(stored.composition, stored.tokens)
     if stored.is_changed:
         fixed = {part: stored.composition.get(part, 0) for part in _FIXED_PARTS}
         said = {part: n for part, n in measured.composition.items() if part not in _FIXED_PARTS}
-        composition = fixed | _scaled(said, max(0, stored.tokens - sum(fixed.values())))
+        composition = fixed | _scale_parts(said, max(0, stored.tokens - sum(fixed.values())))
     return ContextUsage(stored.model, stored.tokens, stored.window, stored.threshold, composition)
 
 
@@ -177,6 +177,6 @@ def context_window(settings: Settings, endpoint: Endpoint, window: Window) -> Co
 def output_limits(settings: Settings, window: ContextWindow) -> OutputLimits:
     """Return the size limits of tool outputs for a window, scaled down on small ones."""
     limits = settings.tool_output
-    return OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size).scaled(
+    return OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size).scale(
         window.tokens, result_ratio=limits.window_result_ratio, turn_ratio=limits.window_turn_ratio
     )

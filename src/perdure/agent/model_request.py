@@ -168,17 +168,17 @@ def spill_results(
     results = [e for e in entries if e.message.role == "tool" and not e.message.text.startswith(_PERSISTED)]
     outcomes = [_outcome(e.message, calls.get(e.message.tool_call_id or ""), registry) for e in results]
 
-    def changed(now: Sequence[ToolOutcome]) -> dict[int, str]:
+    def find_changes(now: Sequence[ToolOutcome]) -> dict[int, str]:
         pairs = zip(results, outcomes, now, strict=True)
         return {e.seq: new.reply.text for e, old, new in pairs if new.reply.text != old.reply.text}
 
-    done = budgets.spill(outcomes, conversation_id, is_enough=lambda now: is_enough(changed(now)))
+    done = budgets.spill(outcomes, conversation_id, is_enough=lambda now: is_enough(find_changes(now)))
     stored = [
         (calls[new.call_id], new.spilled)
         for old, new in zip(outcomes, done, strict=True)
         if new.spilled is not None and new.spilled is not old.spilled and new.call_id in calls
     ]
-    return changed(done), stored
+    return find_changes(done), stored
 
 
 def _outcome(message: Message, call: ToolCall | None, registry: ToolRegistry) -> ToolOutcome:
@@ -227,11 +227,11 @@ class SentForms:
         return [self.of(e, is_current=i >= start) for i, e in enumerate(entries)]
 
     def of(self, entry: Entry, *, is_current: bool) -> Entry:
-        form = self._reasoned(entry, is_current=is_current)
+        form = self._filter_reasoning(entry, is_current=is_current)
         form = self._with_descriptions(form) if self._descriptions else form
         return without_images(form, self.left_out_images.get(entry.seq, 0)) if self.left_out_images else form
 
-    def _reasoned(self, entry: Entry, *, is_current: bool) -> Entry:
+    def _filter_reasoning(self, entry: Entry, *, is_current: bool) -> Entry:
         """Return a tool result as spilled, or a reply with the reasoning that is sent back; images are untouched."""
         message = entry.message
         if message.role == "tool":

@@ -68,9 +68,9 @@ def assemble(sources: PromptSources) -> str:
     parts = [
         sources.identity.strip(),
         *_memory_blocks(sources.memory).values(),
-        _titled(_SKILLS_TITLE, "\n".join(_skill_line(s) for s in sources.skills)),
-        *(_titled(f.title, _render_file(f)) for f in sources.context_files),
-        _titled(_PLATFORM_TITLE, sources.platform_notes.strip()),
+        _add_title(_SKILLS_TITLE, "\n".join(_skill_line(s) for s in sources.skills)),
+        *(_add_title(f.title, _render_file(f)) for f in sources.context_files),
+        _add_title(_PLATFORM_TITLE, sources.platform_notes.strip()),
     ]
     return "\n\n".join(p for p in parts if p)
 
@@ -154,7 +154,7 @@ def _memory_blocks(memory: MemorySnapshot) -> dict[str, str]:
     """Return the memory sections of the prompt by title; "" for an empty one."""
     texts = (("USER.md", memory.user), ("MEMORY.md", memory.memory))
     return {
-        title: _titled(title, _screened(name, text)) if text else ""
+        title: _add_title(title, _screen_text(name, text)) if text else ""
         for title, (name, text) in zip(_MEMORY_TITLES, texts, strict=True)
     }
 
@@ -187,12 +187,12 @@ def _render_file(file: ContextFile) -> str:
     return file.text.strip() if not file.left_out else f"[{file.name} was left out: {file.left_out}]"
 
 
-def _screened(name: str, text: str) -> str:
+def _screen_text(name: str, text: str) -> str:
     finding = screen(text)
     return text.strip() if finding is None else f'[{name} was left out: it {finding.why} ("{finding.excerpt}")]'
 
 
-def _titled(title: str, text: str) -> str:
+def _add_title(title: str, text: str) -> str:
     return f"# {title}\n\n{text}" if text else ""
 
 

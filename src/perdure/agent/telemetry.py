@@ -83,7 +83,7 @@ class TurnSpans:
                 }
                 self._compaction = self._child("compact", told_compaction)
             case CompactionFinished():
-                self._compacted(event)
+                self._compaction_finished(event)
             case Recovered(verdict=verdict, action=action):
                 self._note("perdure.recovered", {"error.type": verdict.kind, "perdure.action": action})
             case ModelSwitched(old, new, _):
@@ -129,7 +129,7 @@ class TurnSpans:
             call.set_attribute("perdure.cost_usd", event.cost_usd)
         self._finish(call, error=event.verdict or None)
 
-    def _compacted(self, event: CompactionFinished) -> None:
+    def _compaction_finished(self, event: CompactionFinished) -> None:
         span, self._compaction = self._compaction, None
         if span is not None:
             span.set_attribute("perdure.compaction.outcome", event.outcome)

@@ -293,7 +293,7 @@ class Turn:
             self._emit(StatusChanged("calling"))
             await self._caller.fit_window()
             is_start = self._steps.used == 1
-            await self._gate.before_call(self._spent(), max_tokens=self._live.max_tokens, is_turn_start=is_start)
+            await self._gate.before_call(self._sum_spent(), max_tokens=self._live.max_tokens, is_turn_start=is_start)
             answer = await self._ask(problem, rejected)
             message = self._accepted_message(answer.reply)
             if message.tool_calls:
@@ -446,7 +446,7 @@ class Turn:
         await self._finish(answer, Message(role="assistant", content=text, kind="assistant"))
         return text
 
-    def _spent(self) -> Spent:
+    def _sum_spent(self) -> Spent:
         """Return the amounts spent so far; the ledger is queried only if a spending limit is set."""
         limits, ledger = self._deps.settings.limits, self._deps.store.ledger
         turn = sum(a.cost_usd or 0.0 for a in self._caller.calls)

@@ -44,7 +44,7 @@ def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
     keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 
     @functools.wraps(init)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+    def check_and_init(*args: P.args, **kwargs: P.kwargs) -> None:
         excess = len(args) - len(accepted)
         for name in kwargs.keys() - {*accepted, *keywords}:
             from difflib import get_close_matches  # imported here: seldom needed
@@ -57,7 +57,7 @@ def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
             raise TypeError(f"only {by_position} may be passed by position; write Agent({by_position}, {by_name})")
         init(*args, **kwargs)
 
-    return checked
+    return check_and_init
 
 
 class Agent:

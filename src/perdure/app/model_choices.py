@@ -194,7 +194,7 @@ def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalo
     windows.pop(NOT_CHOSEN, None)
     for model, window in windows.items():
         if (name := _name_of(settings, endpoint, model)) is not None:
-            yield _described(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
+            yield _make_choice(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
 
 
 def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
@@ -221,7 +221,7 @@ def _of_stored_servers(called: Collection[str | None], catalog: Catalog) -> Iter
         endpoint = with_api_path(endpoint_for("custom", model="?", base_url=origin, lookup=api_key_for))
         for model, window in asyncio.run(listed_models(endpoint)):
             name = f"{endpoint.base_url}/{model}"
-            yield _described(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
+            yield _make_choice(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
 
 
 def _proxy_variables(configured: Mapping[str, str | None]) -> set[str]:
@@ -244,10 +244,10 @@ def _of_providers(listed: Collection[str], private: Collection[str], catalog: Ca
         if row.name in listed or not any(map(api_key_for, usable)):
             continue
         for model in dict.fromkeys(filter(None, (row.default_model, row.small_model))):
-            yield _described(f"{row.name}/{model}", row.name, model, catalog, None)
+            yield _make_choice(f"{row.name}/{model}", row.name, model, catalog, None)
 
 
-def _described(
+def _make_choice(
     name: str, provider: str, model: str, catalog: Catalog, window: int | None, *, base_url: str | None = None
 ) -> ModelChoice:
     facts = catalog.facts(provider, model, base_url=base_url)

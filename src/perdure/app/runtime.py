@@ -105,14 +105,14 @@ class EmbeddedSend:
             raise ConfigError(await asyncio.to_thread(describe_choices, endpoint))
         if endpoint.base_url != UNSTARTED:
             return await self._send(endpoint, request, on_event=on_event)
-        model = await asyncio.to_thread(self._started, endpoint.model)
+        model = await asyncio.to_thread(self._get_server, endpoint.model)
         if request.tools and not model.can_call_tools:
             request = replace(request, tools=())
         if request.max_tokens is None and is_packaged(model.path):
             request = replace(request, max_tokens=EMBEDDED_REPLY_TOKENS)
         return await self._send(model.endpoint(endpoint.api_mode), request, on_event=on_event)
 
-    def _started(self, model: str) -> LocalModel:
+    def _get_server(self, model: str) -> LocalModel:
         return self._servers.get(model, n_ctx=self.n_ctx, on_progress=self._on_progress)
 
 

@@ -39,7 +39,7 @@ def list_(flags: dict[str, str] | None, user_key: str | None) -> None:
     from perdure.tools.approval import approved_kinds, explain_kind
 
     user = user_from_key(user_key or "")
-    with _stored(flags) as state:
+    with _open_stored_approvals(flags) as state:
         kinds = approved_kinds(state, user)
     if kinds:
         echo_table([(f"{kind:<19}", explain_kind(kind)) for kind in kinds])
@@ -65,7 +65,7 @@ def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, u
     from perdure.tools.approval import approved_kinds
 
     user = user_from_key(user_key or "")
-    with _stored(flags) as state:
+    with _open_stored_approvals(flags) as state:
         before = approved_kinds(state, user)
         unknown = [kind for kind in kinds if kind not in before]
         if unknown:
@@ -79,7 +79,7 @@ def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, u
 
 
 @contextmanager
-def _stored(flags: dict[str, str] | None) -> Iterator[Any]:
+def _open_stored_approvals(flags: dict[str, str] | None) -> Iterator[Any]:
     from perdure.app.runtime import open_user_store
     from perdure.config.load import load
 

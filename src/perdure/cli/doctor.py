@@ -73,7 +73,7 @@ def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Ch
         return
     yield _keys(loaded.home)
     yield from _unused_servers(loaded)
-    yield _embedded()
+    yield _embedded_model()
     try:
         store = open_user_store(loaded.settings, loaded.home)
     except PerdureError as error:
@@ -141,7 +141,7 @@ def _base_urls(section: Mapping[str, Any]) -> Iterator[str]:
                 yield from _base_urls(inner)
 
 
-def _embedded() -> Check:
+def _embedded_model() -> Check:
     weights = packaged_weights()
     if weights is not None and has_runtime():
         return Check("embedded", "ok", f"{weights.name}, for trying things out without a key")

@@ -28,7 +28,7 @@ def leave(code: int, *, patience_s: float = _PATIENCE_S) -> NoReturn:
     """
     threading.Thread(target=_cut_off, args=(code, patience_s), name="perdure-end", daemon=True).start()
     atexit._run_exitfuncs()
-    os._exit(_flushed(code))
+    os._exit(_flush_output(code))
 
 
 @contextmanager
@@ -51,10 +51,10 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _cut_off(code: int, patience_s: float) -> None:
     time.sleep(patience_s)
-    os._exit(_flushed(code))
+    os._exit(_flush_output(code))
 
 
-def _flushed(code: int) -> int:
+def _flush_output(code: int) -> int:
     try:
         sys.stdout.flush()
         sys.stderr.flush()

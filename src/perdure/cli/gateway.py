@@ -46,7 +46,7 @@ def translate_import_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What `serve_until_stopped` serves: settings, store, authenticator and log writer."""
+    """The inputs of `serve_until_stopped`: settings, store, authenticator and log writer."""
 
     loaded: Loaded
     store: SessionStore

@@ -94,7 +94,7 @@ def suggestion(name: str, ctx: click.Context, *, default: click.Command | None) 
         return " A question goes behind -q, in quotes."
     if name in (options := _options(default)) or f"--{name}" in options:
         return f" Did you mean '--{name.lstrip('-')}'?"
-    nested = {command.rpartition(" ")[2]: command for command in _nested(group, ctx, names)}
+    nested = {command.rpartition(" ")[2]: command for command in _nested_commands(group, ctx, names)}
     close = get_close_matches(name, nested, n=1)
     return f" Did you mean {nested[close[0]]!r}?" if close else ""
 
@@ -114,7 +114,7 @@ def _options(command: click.Command) -> list[str]:
     return [name for param in command.params if isinstance(param, click.Option) for name in param.opts]
 
 
-def _nested(group: click.Group, ctx: click.Context, names: Iterable[str]) -> Iterator[str]:
+def _nested_commands(group: click.Group, ctx: click.Context, names: Iterable[str]) -> Iterator[str]:
     """Yield the commands of the groups in a group, as they are typed."""
     for name in names:
         command = group.get_command(ctx, name)

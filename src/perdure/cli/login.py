@@ -358,7 +358,7 @@ def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
 
 
 def _is_wanted(target: ServerAddress) -> bool:
-    """Ask whether the server is to be used from now on; nobody is asked where there is no terminal."""
+    """Ask whether to use the server from now on; without a terminal, return False."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     return click.confirm(f"Use {target.url} from now on?", default=True)

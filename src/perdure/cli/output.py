@@ -76,7 +76,7 @@ def table_lines(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
     """Return rows of equally many cells in aligned columns; a last one that is too wide is wrapped, or put below."""
     cells = [[safe(cell) if width is not None else cell for cell in row] for row in rows]
     sizes = [max(map(column_count, column)) for column in zip(*(row[:-1] for row in cells), strict=True)]
-    heads = ["  ".join(_padded(c, s) for c, s in zip(row[:-1], sizes, strict=True)) + "  " for row in cells]
+    heads = ["  ".join(_pad_cell(c, s) for c, s in zip(row[:-1], sizes, strict=True)) + "  " for row in cells]
     lines = [f"{head}{row[-1]}".rstrip() for head, row in zip(heads, cells, strict=True)]
     if width is None or all(column_count(line) <= width for line in lines):
         return lines
@@ -107,7 +107,7 @@ def echo_pages(texts: Iterable[str], *, hanging: str = "") -> None:
         for text in texts:
             click.echo(text)
         return
-    rows = (row for text in texts for line in safe(text).split("\n") for row in _wrapped(line, width, hanging))
+    rows = (row for text in texts for line in safe(text).split("\n") for row in _wrap_line(line, width, hanging))
     command = pager() if sys.stdin.isatty() else None
     head = list(islice(rows, shutil.get_terminal_size().lines if command is not None else 0))
     if command is None or len(head) < shutil.get_terminal_size().lines:
@@ -129,12 +129,12 @@ def _ignore_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _wrapped(line: str, width: int, hanging: str) -> Iterator[str]:
+def _wrap_line(line: str, width: int, hanging: str) -> Iterator[str]:
     if column_count(line) <= width:
         return iter((line,))
     indent = line[: len(line) - len(line.lstrip())]
     return wrap_words(line, width, rest=indent if 0 < len(indent) <= width // 3 else hanging)
 
 
-def _padded(cell: str, size: int) -> str:
+def _pad_cell(cell: str, size: int) -> str:
     return cell + " " * (size - column_count(cell))

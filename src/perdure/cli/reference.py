@@ -103,10 +103,10 @@ def _argument_rows(tool: str, schema: Mapping[str, Any]) -> Iterator[str]:
     for name, rule in schema.get("properties", {}).items():
         default = "required" if name in required else f"`{json.dumps(rule.get('default'), ensure_ascii=False)}`"
         label = _cell(_argument_type(rule, schema.get("$defs", {})))
-        yield f"| `{tool}` | `{name}` | {label} | {default} | {_cell(_escaped(rule))} |"
+        yield f"| `{tool}` | `{name}` | {label} | {default} | {_cell(_escape_description(rule))} |"
 
 
-def _escaped(rule: Mapping[str, Any]) -> str:
+def _escape_description(rule: Mapping[str, Any]) -> str:
     """Return the description, with `<id>` as text: Markdown would take it for a tag."""
     return str(rule.get("description", "")).replace("<", "&lt;")
 

@@ -196,7 +196,7 @@ _COLUMNS: tuple[_Column, ...] = (
 
 def table_lines(totals: Iterable[PolicyTotals], bill: RecordedBill) -> Iterator[str]:
     """Yield the totals as tables, one for each window with a row for each policy."""
-    from perdure.lab.replay.report import counted, coverage_line, unlimited_line
+    from perdure.lab.replay.report import count_noun, coverage_line, unlimited_line
 
     rows = list(totals)
     width = max([len(t.policy) for t in rows] + [10])
@@ -212,14 +212,14 @@ def table_lines(totals: Iterable[PolicyTotals], bill: RecordedBill) -> Iterator[
     if has_failures:
         yield coverage_line(rows)
     if bill.calls:
-        calls, sessions = counted(bill.calls, "call"), counted(bill.sessions, "session")
+        calls, sessions = count_noun(bill.calls, "call"), count_noun(bill.sessions, "session")
         yield f"The recorded bill: {calls} of {sessions}, ${_dollars(bill.cost_usd)}, the"
         yield "recording agent's own system prompt and tools included."
     yield "cost: US dollars at Anthropic's prices with a cache of 5 minutes; in view: later-needed facts in the prompt;"
     yield "context: those near their words; +ask: in view, or in the first hits of one search; avoidable: full rewrites"
     yield "of a live cache; rules: requests that a service would refuse."
     if rows:
-        yield f"in view, context and +ask are shares of {counted(max(t.needs for t in rows), 'later-needed fact')}."
+        yield f"in view, context and +ask are shares of {count_noun(max(t.needs for t in rows), 'later-needed fact')}."
     if unlimited := unlimited_line(rows):
         yield unlimited
 

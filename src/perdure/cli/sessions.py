@@ -287,7 +287,7 @@ def import_(flags: dict[str, str], files: tuple[Path, ...], as_copy: bool, title
                 _import_logs(store, text, path, title=title, as_copy=as_copy)
                 continue
             before_seq = _stored_seq(store, text) if not as_copy else None
-            any_id = _imported(store, text, path, as_copy=as_copy, title=title)
+            any_id = _import_file(store, text, path, as_copy=as_copy, title=title)
             is_same = before_seq == store.conversations.get(any_id).last_seq
             echo(f"{any_id}  from {path}{': it was there already' if is_same else ''}")
 
@@ -356,7 +356,7 @@ def _import_logs(store: SessionStore, text: str, path: Path, *, title: str | Non
         )
 
 
-def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, title: str | None) -> str:
+def _import_file(store: SessionStore, text: str, path: Path, *, as_copy: bool, title: str | None) -> str:
     """Import a file and return the id of its conversation."""
     messages = _message_list(text)
     if messages == []:

@@ -236,7 +236,7 @@ def fit_parts(line: str, width: int, *, essential: int) -> str:
 def _with_shorter_bar(line: str, excess: int) -> str:
     """Return a line whose bar gives way to the words and figures around it, evenly along its length."""
 
-    def shortened(match: re.Match[str]) -> str:
+    def shorten_bar(match: re.Match[str]) -> str:
         cells = match[0]
         size = max(_LEAST_BAR, len(cells) - excess)
         mark = cells.find("│")
@@ -246,7 +246,7 @@ def _with_shorter_bar(line: str, excess: int) -> str:
             sampled[mark * size // len(cells)] = "│"
         return "".join(sampled)
 
-    return _BAR.sub(shortened, line, count=1)
+    return _BAR.sub(shorten_bar, line, count=1)
 
 
 @dataclass(frozen=True, slots=True)

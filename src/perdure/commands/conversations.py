@@ -41,12 +41,12 @@ def resume(surface: CommandContext, argument: str) -> CommandResult:
     if argument == "last":
         argument = _newest_other(surface)
     elif argument.isdecimal():
-        argument = _numbered(surface, int(argument))
+        argument = _find_by_number(surface, int(argument))
     conversation_id = argument.partition("/")[0]
     conversation = surface.store.conversations.get(conversation_id, visibility=surface.visibility)
     surface.open(conversation.tip_session_id)
     entries = surface.store.history(conversation.tip_session_id).entries
-    title = f"Resumed {conversation.id} {_titled(conversation.title)}({count(len(entries), 'message')} in view)."
+    title = f"Resumed {conversation.id} {_format_title(conversation.title)}({count(len(entries), 'message')} in view)."
     return CommandResult("\n".join([title, *last_exchange(entries)]), is_resumed=True)
 
 
@@ -59,7 +59,7 @@ def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator
         yield f"  {'you' if message.role == 'user' else 'it '}: {excerpt}"
 
 
-def _numbered(surface: CommandContext, number: int) -> str:
+def _find_by_number(surface: CommandContext, number: int) -> str:
     """Return the id of the conversation with this number in `/sessions`. Raises NotFound."""
     rows = [c for group in _groups(surface) for c in group]
     if not 1 <= number <= len(rows):
@@ -71,7 +71,7 @@ def _newest_other(surface: CommandContext) -> str:
     """Return the id of the first conversation in `/sessions` other than the open one. Raises NotFound."""
     present = present_id(surface)
     rows = (c.id for group in _groups(surface) for c in group if c.id != present)
-    return next(rows, None) or _numbered(surface, 1)
+    return next(rows, None) or _find_by_number(surface, 1)
 
 
 def present_id(surface: CommandContext) -> str | None:
@@ -110,11 +110,11 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
     for n, c in enumerate([*here, *others], 1):
         if both and n == len(here) + 1:
             lines.append("Elsewhere, and questions asked with -q")
-        lines.append(f"{'→' if c.id == present else ' '} {n:>2} {listed(c)}")
+        lines.append(f"{'→' if c.id == present else ' '} {n:>2} {format_conversation(c)}")
     return CommandResult("\n".join([*lines, "", "Open one with /resume NUMBER or /resume ID."]))
 
 
-def listed(conversation: Conversation) -> str:
+def format_conversation(conversation: Conversation) -> str:
     """Return one line of a conversation list; branches are marked because they share their parent's title."""
     kind = "" if conversation.kind == "main" else f" ({conversation.kind})"
     title = conversation.title or "–"
@@ -348,18 +348,18 @@ def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
 
 
 def _short(entry: Entry) -> str:
-    text = _typed(entry.message)
+    text = _format_message(entry.message)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
-def _typed(message: Message) -> str:
+def _format_message(message: Message) -> str:
     """Return a message on one line: what the user typed of it, without the blocks that the program added."""
     from perdure.context.user_text.intent import own_words
 
     return " ".join((own_words(message) or message.text).split())
 
 
-def _titled(title: str) -> str:
+def _format_title(title: str) -> str:
     return f"“{title}” " if title else ""
 
 

@@ -19,11 +19,11 @@ def title_of(text: str) -> str:
     for line in redact(text[:_LOOKED_AT_CHARS]).splitlines():
         words = " ".join(_MARKS.sub("", line[:1_000]).split())
         if any(c.isalnum() for c in words):
-            return _cut(words)
+            return _shorten(words)
     return ""
 
 
-def _cut(words: str) -> str:
+def _shorten(words: str) -> str:
     if len(words) <= _MAX_CHARS:
         return words.rstrip(" .,:;")
     head = words[: _MAX_CHARS - 1]

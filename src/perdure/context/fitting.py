@@ -87,7 +87,7 @@ def choose(options: Options, budget: int, order: Sequence[int] | None = None) ->
                 chosen.add(index)
                 remaining -= sizes[index]
             continue
-        chain = _untaken(needs, index, chosen)
+        chain = _missing_chain(needs, index, chosen)
         cost = sum(sizes[i] for i in chain)
         if cost <= remaining:
             chosen.update(chain)
@@ -95,7 +95,7 @@ def choose(options: Options, budget: int, order: Sequence[int] | None = None) ->
     return chosen
 
 
-def _untaken(needs: Sequence[int], index: int, chosen: set[int]) -> list[int]:
+def _missing_chain(needs: Sequence[int], index: int, chosen: set[int]) -> list[int]:
     """Return an option and those it needs, as far as they are not chosen yet."""
     chain = []
     while index >= 0 and index not in chosen:

@@ -67,7 +67,7 @@ _BATCH_CHARS = 100_000
 
 
 def redact_entry(entry: Entry) -> Message:
-    """The cached message of an entry without its secrets."""
+    """Return the message of an entry without its secrets; cached with the entry."""
     message: Message | None = entry.get_memo(_KEY)
     return message or entry.memo(_KEY, redact_message)
 

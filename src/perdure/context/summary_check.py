@@ -172,7 +172,7 @@ class GroundingSources:
         words = " ".join(_plain(quote).split())
         # A summary escapes quotation marks within a quotation, and emphasizes words.
         variants = dict.fromkeys((words, words.replace('\\"', '"').replace("**", "")))
-        return any(all(map(self._has_words, filter(None, _unbroken(variant)))) for variant in variants)
+        return any(all(map(self._has_words, filter(None, _split_quote(variant)))) for variant in variants)
 
     def best_share(self, claim: str, *, fewest: int = _FEWEST_WORDS) -> float:
         """The share of a claim's words that occur in one passage; words from all over prove nothing."""
@@ -357,7 +357,7 @@ def _speaks_for_user(line: str) -> bool:
 
 
 def _find_invented_claim(section: str, line: str, users: GroundingSources) -> str | None:
-    """The claim about the user in a line that their words do not support; None without one."""
+    """Return the claim about the user in a line that their words do not support; None without one."""
     is_claim = _USER_SAYS.search(line) is not None
     if not is_claim and section not in _USERS_OWN:
         return None
@@ -400,8 +400,8 @@ def _stems(text: str) -> frozenset[str]:
     return frozenset(words)
 
 
-def _unbroken(quote: str) -> Iterator[str]:
-    """The pieces of a quotation between the marks of omissions."""
+def _split_quote(quote: str) -> Iterator[str]:
+    """Yield the pieces of a quotation between its marks of omission."""
     return (p.strip(" .,;:!?。、") for p in re.split(r"…|\.\.\.|\[[^\]]*\]", quote))
 
 

@@ -32,7 +32,7 @@ RETRIED_STATUSES = frozenset({408, 425, 500, 502, 503, 504, 529})
 
 @dataclass(frozen=True, slots=True)
 class ErrorPolicy:
-    """How to treat one kind of provider error: recovery actions, retries, billing, and whether it lasts."""
+    """The treatment of one kind of provider error: recovery actions, retries, billing, and whether it lasts."""
 
     # What to try before giving up, in order; an action that is used up or impossible is skipped.
     recovery: tuple[RecoveryAction, ...] = ()

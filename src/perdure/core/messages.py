@@ -275,13 +275,13 @@ class Message:
 
     @property
     def refused_by(self) -> RefusedBy | None:
-        """Who declined to answer, the model or a content filter of its provider; None for an ordinary message."""
+        """The source of a refusal to answer, the model or a content filter of its provider; None for other messages."""
         source = self.extra.get(REFUSED_BY) if self.role == "assistant" else None
         return "model" if source == "model" else "filter" if source == "filter" else None
 
     @property
     def cut_off(self) -> str | None:
-        """Why this reply is incomplete: "interrupted" or a kind of error; None if it is complete.
+        """The reason why this reply is incomplete: "interrupted" or a kind of error; None if it is complete.
 
         A request whose reply was cut off still counts as unanswered.
         """

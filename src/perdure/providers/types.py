@@ -164,7 +164,7 @@ class Endpoint:
 
     @property
     def address_name(self) -> str:
-        """What to check where the address is wrong: the variable or the setting it is from."""
+        """The source of the address, to check if it is wrong: a variable, a setting, or the provider's default."""
         if self.address_variable is not None:
             return f"the variable {self.address_variable}"
         return "the address" if self.is_default_address else "`model.base_url`"

@@ -175,7 +175,7 @@ _COMMON = re.compile(
 
 
 class Form(Enum):
-    """How a value is written (quoted, bare, in prose …), which limits how far it may be code or prose."""
+    """The notation of a value (quoted, bare, in prose …), which limits how far it may be code or prose."""
 
     QUOTED = "quoted"
     SETTING = "setting"

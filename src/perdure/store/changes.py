@@ -45,7 +45,7 @@ class ChangeFeed:
             # Ids of deleted rows may be reused, and a restored database may be older than the cursor.
             if self._positions.is_ahead(position, position_now) or deletions != deletions_now:
                 return ChangeSet(current, is_reload_needed=True)
-            return ChangeSet(current, tuple(self._changed(tx, position, visibility)))
+            return ChangeSet(current, tuple(self._read_changes(tx, position, visibility)))
 
         return self._context.database.read(load)
 
@@ -55,7 +55,7 @@ class ChangeFeed:
             raise StoreError("the database returned no position")
         return f"{row[0] or 0}~{'.'.join(str(v) for v in row[1:])}"
 
-    def _changed(self, tx: Transaction, position: str, visibility: Visibility) -> list[ConversationChange]:
+    def _read_changes(self, tx: Transaction, position: str, visibility: Visibility) -> list[ConversationChange]:
         news, values = [], list[Value]()
         for number, table in enumerate(_TABLES):
             condition, bindings = self._positions.since(position, number)
@@ -83,7 +83,7 @@ def record_deletion(tx: Transaction) -> None:
 
 
 class _Positions(Protocol):
-    """How one database numbers its rows, so that rows after a cursor can be selected."""
+    """The row numbers of one database, by which the rows after a cursor are selected."""
 
     sql: str
 

@@ -60,7 +60,7 @@ class Savings:
     def __init__(self, context: StoreContext) -> None:
         self._context = context
 
-    def cached(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[RouteCacheUsage]:
+    def cache_usage(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[RouteCacheUsage]:
         """Return prompt tokens by cache class for each provider and model."""
         sums = ", ".join(f"SUM(k.{c})" for c in _CLASSES)
         join, where, values = _visible_clause(visibility)

@@ -154,7 +154,7 @@ class ConversationListing:
 
         def load(tx: Transaction) -> tuple[tuple[ListedConversation, ...], str | None]:
             rows = tx.rows(sql, [*values, limit + 1, offset])
-            page = tuple(_listed(tx, row) for row in rows[:limit])
+            page = tuple(_listed_of_row(tx, row) for row in rows[:limit])
             if len(rows) <= limit:
                 return page, None
             return page, list_cursor(rows[limit - 1][:-1]) if order.is_default else f"offset:{offset + limit}"
@@ -188,7 +188,7 @@ def _parse_offset(cursor: str) -> int:
     return int(number)
 
 
-def _listed(tx: Transaction, row: Row) -> ListedConversation:
+def _listed_of_row(tx: Transaction, row: Row) -> ListedConversation:
     conversation = conversation_of_row(row[:-1])
     opening = None if conversation.title or not conversation.last_seq else _opening(tx, conversation)
     return ListedConversation(conversation, str(row[-1] or ""), opening)

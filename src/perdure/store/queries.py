@@ -271,7 +271,7 @@ def handoff_of_row(row: Row) -> StoredHandoff:
         counts = CanonicalUsage(**load_json(usage, what))
         check = dict(load_json(verified, what))
     except (TypeError, ValueError) as error:
-        raise _damaged(what) from error
+        raise _damaged_error(what) from error
     return StoredHandoff(
         to_text(conversation), to_seq(seq), to_text(session), spans, view, to_text(model), to_text(focus),
         to_optional_int(previous), to_float(cost), counts, check, to_time_ms(created_at),
@@ -300,13 +300,13 @@ def _spans_of_json(stored: object, what: str) -> View:
     try:
         spans = tuple(Span(lo, hi) for lo, hi in load_json(stored, what))
     except (TypeError, ValueError) as error:
-        raise _damaged(what) from error
+        raise _damaged_error(what) from error
     if any(to_seq(seq) != seq for span in spans for seq in (span.lo, span.hi)):
-        raise _damaged(what)
+        raise _damaged_error(what)
     return spans
 
 
-def _damaged(what: str) -> CorruptStore:
+def _damaged_error(what: str) -> CorruptStore:
     return CorruptStore(f"{what} is damaged in the database and cannot be read; {RESTORE}")
 
 

@@ -50,7 +50,7 @@ class NameTaken(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class MissedRuns:
-    """How many due times passed without a run, and the first of them."""
+    """The number of due times that passed without a run, and the first of them."""
 
     count: int
     since_ms: int
@@ -257,7 +257,7 @@ def _free_name(prompt: str, names: set[str]) -> str:
     return name
 
 
-def _missed(count: object, since: object) -> MissedRuns | None:
+def _parse_missed(count: object, since: object) -> MissedRuns | None:
     return MissedRuns(to_int(count), to_time_ms(since)) if to_int(count) > 0 else None
 
 
@@ -274,7 +274,7 @@ def _schedule(row: Row) -> Schedule:
         to_text(ident), to_text(name), user_from_key(to_text(user_key)), to_text(prompt), to_optional_int(every_ms),
         to_optional_text(cron), to_text(timezone), to_optional_text(model),
         tuple(map(str, rules)) if isinstance(rules, list) else (), to_time_ms(created_at), to_time_ms(next_at),
-        _missed(missed, since), to_optional_text(folder),
+        _parse_missed(missed, since), to_optional_text(folder),
     )  # fmt: skip
 
 
@@ -282,6 +282,6 @@ def _run(row: Row) -> ScheduleRun:
     schedule, due_at, is_manual, message, started_at, missed, since, conversation, outcome, detail, finished_at = row
     return ScheduleRun(
         to_text(schedule), to_time_ms(due_at), bool(is_manual), to_text(message), to_time_ms(started_at),
-        _missed(missed, since), to_optional_text(conversation), to_optional_text(outcome), to_text(detail),
+        _parse_missed(missed, since), to_optional_text(conversation), to_optional_text(outcome), to_text(detail),
         to_optional_int(finished_at),
     )  # fmt: skip

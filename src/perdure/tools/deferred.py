@@ -54,7 +54,7 @@ _USE_SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class DeferredSize:
-    """How many tools are deferred, the tokens of their schemas, and of the two dispatchers sent instead."""
+    """The number of deferred tools, the tokens of their schemas, and of the two dispatchers sent instead."""
 
     tools: int
     whole_tokens: int

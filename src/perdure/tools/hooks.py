@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionContext:
-    """What `pre_compact` hooks are given: the compaction that is about to be planned."""
+    """The argument of `pre_compact` hooks: the compaction that is about to be planned."""
 
     conversation_id: str
     session_id: str
@@ -36,7 +36,7 @@ class CompactionContext:
 
 @dataclass(frozen=True, slots=True)
 class StoredCompaction:
-    """What `post_compact` hooks are given: a compaction that was stored."""
+    """The argument of `post_compact` hooks: a compaction that was stored."""
 
     conversation_id: str
     # The session that continues, and the one before it.

@@ -217,7 +217,7 @@ def _validator(schema: Any) -> Any:
     # The thread's own time: a machine that is busy with other things makes no check a long one.
     deadline_s, steps = time.thread_time() + _MAX_SECONDS, iter(range(_MAX_STEPS))
 
-    def limited(check: Keyword) -> Keyword:
+    def limit_keyword(check: Keyword) -> Keyword:
         def run(*arguments: Any) -> Iterator[Any]:
             if next(steps, None) is None or time.thread_time() > deadline_s:
                 raise _CheckTooLong
@@ -226,7 +226,7 @@ def _validator(schema: Any) -> Any:
         return run
 
     checks = {**draft.VALIDATORS, "uniqueItems": _check_unique, "pattern": _check_pattern}
-    make = validators.extend(draft, {name: limited(check) for name, check in checks.items()})
+    make = validators.extend(draft, {name: limit_keyword(check) for name, check in checks.items()})
     # An empty registry: nothing is fetched.
     return cast(Any, make)(schema, registry=Registry())
 

@@ -27,7 +27,7 @@ class OutputLimits:
     turn_chars: int = 200_000
     preview_chars: int = 1_500
 
-    def scaled(self, window_tokens: int, *, result_ratio: float = 0.15, turn_ratio: float = 0.30) -> OutputLimits:
+    def scale(self, window_tokens: int, *, result_ratio: float = 0.15, turn_ratio: float = 0.30) -> OutputLimits:
         """Return the limits for a context window: a share of it where that is less than the defaults."""
         window_chars = window_tokens * CHARS_PER_TOKEN
         result_chars = min(self.result_chars, int(window_chars * result_ratio))

@@ -138,7 +138,7 @@ def suggest_rules(call: CallProfile) -> tuple[str, ...]:
 
 
 def _as_pattern(target: str) -> str:
-    """Return a pattern that matches this target, and no other but for quotation marks."""
+    """Return a pattern that matches only this target, with any characters in place of its quotation marks."""
     # A rule is quoted in “…”, so that one with such a mark could pass for another rule.
     return re.sub("[“”]", "?", re.sub(r"([*?[])", r"[\1]", target))
 
@@ -146,7 +146,7 @@ def _as_pattern(target: str) -> str:
 def parse_rules(settings: PermissionsSettings, origin: str) -> PermissionRules:
     """Parse the rules of a settings section. Raises ConfigError naming the rule that cannot be read."""
 
-    def parsed(texts: Iterable[str]) -> tuple[PermissionRule, ...]:
+    def parse_texts(texts: Iterable[str]) -> tuple[PermissionRule, ...]:
         rules = []
         for text in texts:
             match = _RULE.fullmatch(text)
@@ -155,7 +155,7 @@ def parse_rules(settings: PermissionsSettings, origin: str) -> PermissionRules:
             rules.append(PermissionRule(text.strip(), match[1], match[2], origin))
         return tuple(rules)
 
-    return PermissionRules(parsed(settings.allow), parsed(settings.ask), parsed(settings.deny))
+    return PermissionRules(parse_texts(settings.allow), parse_texts(settings.ask), parse_texts(settings.deny))
 
 
 @dataclass(frozen=True, slots=True)

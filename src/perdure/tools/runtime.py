@@ -176,7 +176,7 @@ class Batch:
     def results(self) -> list[Message]:
         """Return a result for every call, in call order; an unfinished call gets an "interrupted" one."""
         return [
-            _as_message(call, o) if o is not None else self._interrupted(call)
+            _as_message(call, o) if o is not None else self._interrupted_result(call)
             for call, o in zip(self._requested, self._outcomes, strict=True)
         ]
 
@@ -199,7 +199,7 @@ class Batch:
         pairs = [(c, o.spilled or o.reply.stored) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
         return [(call, stored) for call, stored in pairs if stored is not None]
 
-    def _interrupted(self, call: ToolCall) -> Message:
+    def _interrupted_result(self, call: ToolCall) -> Message:
         """Return the result of an interrupted call, with its last output preview."""
         preview = self._previews.get(call.id)
         reply = ToolReply(INTERRUPTED, is_error=True)
@@ -216,10 +216,10 @@ class Batch:
         """Return the positions of the calls in groups; calls of one group change the same thing and run in order."""
         groups: dict[object, list[int]] = {}
         for i, call in enumerate(self._calls):
-            groups.setdefault(self._changed(call) or i, []).append(i)
+            groups.setdefault(self._find_change_key(call) or i, []).append(i)
         return list(groups.values())
 
-    def _changed(self, call: ToolCall) -> tuple[str, str] | None:
+    def _find_change_key(self, call: ToolCall) -> tuple[str, str] | None:
         """Return a key of what a call changes (a file, or the tool's state), by which calls depend on each other.
 
         None if nothing.

@@ -202,7 +202,7 @@ def _ignore_preview(preview: OutputPreview) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool handler gets in addition to its arguments: conversation and user, output sink, cancellation token."""
+    """The context of a tool call beside its arguments: conversation and user, output sink, cancellation token."""
 
     call_id: str
     task_id: str = ""

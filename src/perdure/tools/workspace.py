@@ -40,13 +40,13 @@ def write_diff(target: Path, content: str, *, is_secret: bool = False) -> tuple[
         size = target.stat().st_size
         raw = target.read_bytes() if size <= MAX_COMPARED_BYTES and not is_secret else b""
     except OSError as error:
-        return _replaced(f"a file that cannot be read ({error.strerror})", content)
+        return _preview_replacement(f"a file that cannot be read ({error.strerror})", content)
     if is_secret:
-        return _replaced(f"a file that may hold credentials, {size:,} bytes", content)
+        return _preview_replacement(f"a file that may hold credentials, {size:,} bytes", content)
     if size > MAX_COMPARED_BYTES or len(content) > MAX_COMPARED_BYTES:
-        return _replaced(f"a large file, {size:,} bytes", content)
+        return _preview_replacement(f"a large file, {size:,} bytes", content)
     if b"\0" in raw:
-        return _replaced(f"a binary file, {size:,} bytes", content)
+        return _preview_replacement(f"a binary file, {size:,} bytes", content)
     return redacted_diff(raw.decode("utf-8", "replace"), content)
 
 
@@ -68,7 +68,7 @@ def _masked_lines(text: str) -> dict[str, str]:
     return {line: other for line, other in zip(lines, redacted, strict=True) if line != other}
 
 
-def _replaced(what: str, content: str) -> tuple[str, ...]:
+def _preview_replacement(what: str, content: str) -> tuple[str, ...]:
     return (f"@@ replaces {what} @@", *edit_lines("write_file", {"content": content}))
 
 

@@ -57,7 +57,7 @@ class WebUIRoute(APIRoute):
 
         async def answer_plainly(request: Request) -> Response:
             try:
-                return await _packed(await answer(request), request)
+                return await _compress(await answer(request), request)
             except RequestValidationError as error:
                 raise HTTPException(422, _validation_message(error)) from error
             except NotFound as error:
@@ -70,7 +70,7 @@ class WebUIRoute(APIRoute):
         return answer_plainly
 
 
-async def _packed(response: Response, request: Request) -> Response:
+async def _compress(response: Response, request: Request) -> Response:
     """Compress a long response body if the client accepts it; streams are left as they are."""
     body = getattr(response, "body", b"")
     if len(body) < _WORTH_PACKING or "gzip" not in request.headers.get("accept-encoding", "").lower():

@@ -76,7 +76,9 @@ def chat(
 
         resumed = find_resumption(overrides, session_id, is_continued=is_continued, is_question=True)
         with signals_interrupt():
-            code = ask_once(overrides, question or "", piped=_piped(), session_id=resumed.session_id, as_json=as_json)
+            code = ask_once(
+                overrides, question or "", piped=_read_piped_text(), session_id=resumed.session_id, as_json=as_json
+            )
     elif as_json:
         raise click.UsageError("--json goes with a question: give one with -q, or pipe it in.")
     elif is_dumb() or not sys.stdout.isatty():
@@ -141,7 +143,7 @@ def _plain(flags: dict[str, str], session_id: str | None, *, is_continued: bool)
 
     def hear(event: Event) -> None:
         screen.show(event)
-        desk.heard(event)
+        desk.on_event(event)
 
     person = ChatUser(hear, screen.progress, questions, questions, edit_text)
     surface = ChatCommandContext(
@@ -160,6 +162,6 @@ def _is_first_run() -> bool:
     return not (home / CONFIG_FILE).exists() and not (home / "perdure.db").exists()
 
 
-def _piped() -> str:
+def _read_piped_text() -> str:
     """Return the text piped into standard input, which is appended to the question."""
     return "" if sys.stdin.isatty() else sys.stdin.read().strip()

@@ -306,7 +306,7 @@ class ChatCommandContext:
 
     @property
     def unknown_model(self) -> str | None:
-        """What is wrong with the model's name and what to do, where no message can be answered; None if it is known."""
+        """The notice that no endpoint serves the model, and what to do; None if messages can be answered."""
         endpoint = self.agent.endpoint
         notice = unknown_model_notice(self.settings, endpoint) if endpoint.base_url == UNSTARTED else None
         return f"{notice}. {CHOOSE[0].upper()}{CHOOSE[1:]}" if notice is not None else None

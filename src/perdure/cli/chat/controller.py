@@ -317,7 +317,7 @@ class ChatController:
         finally:
             self._is_waiting = False
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Handle an event after all other listeners: title the conversation, note the end of a turn."""
         if isinstance(event, TurnStarted):
             self._name(event.session_id)

@@ -46,7 +46,7 @@ class _MarkdownPage(Markdown):
     }
 
 
-def painted(markdown: str, *, width: int, is_color: bool) -> str:
+def render_markdown(markdown: str, *, width: int, is_color: bool) -> str:
     """Render Markdown as text with terminal escapes, each line ended; "" for blank text."""
     if not markdown.strip():
         return ""

@@ -54,7 +54,7 @@ class ChoiceMenu:
 
     @property
     def hint(self) -> str:
-        """What the keys do in the open menu."""
+        """The line that explains the keys of the open menu."""
         return _FILTERED_HINT if self._has_implied_row else _HINT
 
     def take_first_row(self) -> None:

@@ -448,7 +448,7 @@ class PromptBox:
         if is_recalled and (mark := self._pastes.missing_mark(text)):
             self.write(f"{mark} was pasted in another chat and is not here: paste it again, or take it out.\n")
             return
-        pasted = (*self._pastes.take(text, is_recalled=is_recalled), *self._recalled(text))
+        pasted = (*self._pastes.take(text, is_recalled=is_recalled), *self._find_recalled(text))
         if text and self._draft is None:
             buffer.append_to_history()
         buffer.reset()
@@ -467,8 +467,8 @@ class PromptBox:
         """A placeholder goes as a whole: what is left of one would be sent as it is."""
         self.buffer.delete_before_cursor(len(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
 
-    def _recalled(self, text: str) -> list[str]:
-        """Earlier multi-line messages recalled in this one: their pasted parts are unknown."""
+    def _find_recalled(self, text: str) -> list[str]:
+        """Return the earlier multi-line messages recalled in this one: their pasted parts are unknown."""
         if "\n" not in text or "@" not in text:
             return []
         return [entry for entry in self.buffer.history.get_strings() if "\n" in entry and entry.strip() in text]

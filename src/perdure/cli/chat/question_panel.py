@@ -65,19 +65,19 @@ class QuestionPanel:
         """Return the notes: the first, the reason, may take most of the room; the others what it leaves."""
         reason, *others = (_wrap(safe(note), width) for note in self.question.notes) if self.question.notes else [[]]
         rest = [line for note in others for line in note]
-        reason = _cut(reason, max(1, rows - len(rest), (rows * 2 + 2) // 3), width)
-        rest = _cut(rest, rows - len(reason), width)
+        reason = _limit_rows(reason, max(1, rows - len(rest), (rows * 2 + 2) // 3), width)
+        rest = _limit_rows(rest, rows - len(reason), width)
         return [*(ink.bad(line) for line in reason), *(ink.dim(line) for line in rest)]
 
     def _body(self, width: int, rows: int, ink: Style) -> list[str]:
         wrapped = self._rows(width - len(_POINTER))
         if len(wrapped) <= rows:
             self._first, self._shown_rows = 0, max(1, rows)
-            return [self._painted(row, ink) for row in wrapped]
+            return [self._render_row(row, ink) for row in wrapped]
         self._shown_rows = max(1, rows - 1)
         self._first = min(self._first, len(wrapped) - self._shown_rows)
         visible = wrapped[self._first : self._first + self._shown_rows]
-        return [*(self._painted(row, ink) for row in visible), ink.warn(_cut_line(self._position(wrapped), width))]
+        return [*(self._render_row(row, ink) for row in visible), ink.warn(_cut_line(self._position(wrapped), width))]
 
     def _position(self, wrapped: list[_Row]) -> str:
         last = self._first + self._shown_rows
@@ -100,7 +100,7 @@ class QuestionPanel:
         start = self._text.rfind("\n", 0, row.start) + 1
         return diff_colour(self._text[start : start + 2], ink) if self.question.has_diff and start else str
 
-    def _painted(self, row: _Row, ink: Style) -> str:
+    def _render_row(self, row: _Row, ink: Style) -> str:
         before = CONTINUED if row.is_continued and self.question.has_diff else ""
         if not self._is_marked(row):
             return _NO_POINTER + self._colour(row, ink)(before + self._text[row.start : row.end])
@@ -184,7 +184,7 @@ def _wrap(text: str, width: int) -> list[str]:
     return [line[row.start : row.end] for line in lines for row in _wrapped_rows(line, width)]
 
 
-def _cut(lines: list[str], rows: int, width: int) -> list[str]:
+def _limit_rows(lines: list[str], rows: int, width: int) -> list[str]:
     if len(lines) <= rows:
         return lines
     return [*lines[: rows - 1], _cut_line(lines[rows - 1] + " …", width)] if rows > 0 else []

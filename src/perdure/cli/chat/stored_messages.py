@@ -86,7 +86,7 @@ def markdown_lines(title: str, entries: Iterable[Entry]) -> Iterator[str]:
             yield "\n## Agent\n"
         elif message.role == "tool":
             yield f"\nResult of `{message.name or 'a tool'}`:\n"
-            yield from _fenced(message.text)
+            yield from _code_block(message.text)
             continue
         else:
             continue
@@ -99,10 +99,10 @@ def markdown_lines(title: str, entries: Iterable[Entry]) -> Iterator[str]:
             yield f"\n*[{label}]*"
         for call in (made.dispatched for made in message.tool_calls):
             yield f"\nCall of `{call.name}`:\n"
-            yield from _fenced(call.arguments, "json")
+            yield from _code_block(call.arguments, "json")
 
 
-def _fenced(text: str, language: str = "") -> Iterator[str]:
+def _code_block(text: str, language: str = "") -> Iterator[str]:
     """Yield a code block whose fence is longer than any in the text."""
     fence = "```"
     while fence in text:
@@ -148,7 +148,7 @@ def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style)
         if entry.message.kind == "handoff":
             parts.append(f"{ink.dim(_UNDONE if entry.seq > newest else _COMPACTED)}\n")
         else:
-            parts += _replayed(entry, results.after(n), width, ink)
+            parts += _render_entry(entry, results.after(n), width, ink)
     earlier = entries[0].seq - 1 if entries else last
     if earlier > 0:
         how = f"/expand m:1-{earlier} opens them" if earlier > 1 else "/expand m:1 opens it"
@@ -184,7 +184,7 @@ def last_results(store: SessionStore, session_id: str) -> list[ToolFinished]:
         entries = store.log.read(session_id, span)
         results = _Results(entries, store.timeline.tool_runs(session_id, span))
         found = [
-            _finished(call.dispatched, entry.message, run)
+            _make_tool_finished(call.dispatched, entry.message, run)
             for n, made in enumerate(entries)
             for entry, run in results.after(n)
             if (call := find_call(made.message.tool_calls, entry.message.tool_call_id)) is not None
@@ -194,20 +194,20 @@ def last_results(store: SessionStore, session_id: str) -> list[ToolFinished]:
     return []
 
 
-def _finished(call: ToolCall, result: Message, run: ToolRun) -> ToolFinished:
+def _make_tool_finished(call: ToolCall, result: Message, run: ToolRun) -> ToolFinished:
     state = result.tool_state or "completed"
     return ToolFinished(call, result, run.seconds or 0.0, state != "completed", state, run.exit_code)
 
 
-def _replayed(entry: Entry, results: Sequence[tuple[Entry, ToolRun]], width: int, ink: Style) -> Iterator[str]:
+def _render_entry(entry: Entry, results: Sequence[tuple[Entry, ToolRun]], width: int, ink: Style) -> Iterator[str]:
     """Yield the lines of a replayed message: its text, and how its calls ended; results and notes are left out."""
     message = entry.message
     if message.is_real_user:
-        first, *rest = _shorten(list(fit_lines(safe(_typed(message)).strip().split("\n"), width - 2)), entry.seq)
+        first, *rest = _shorten(list(fit_lines(safe(_user_text(message)).strip().split("\n"), width - 2)), entry.seq)
         yield f"{ink.bold('›')} {first}\n" + "".join(f"  {line}\n" for line in rest)
     elif message.role == "assistant":
         if message.text.strip():
-            yield _painted(message.text, entry.seq, width, ink)
+            yield _render_markdown(message.text, entry.seq, width, ink)
         if label := cut_off_label(message):
             yield f"{ink.dim(label)}\n\n"
         yield from (_call_line(call, results, ink) for call in message.tool_calls)
@@ -227,19 +227,19 @@ def _call_line(call: ToolCall, results: Sequence[tuple[Entry, ToolRun]], ink: St
     return f"{mark} {named_call(call)} {ink.dim(f'· {failure_label(state, exit_code)}')}\n"
 
 
-def _typed(message: Message) -> str:
+def _user_text(message: Message) -> str:
     """Return the text of a user message, and the number of its attachments, shell commands not counted."""
     parts = [p for p in message.parts if not (isinstance(p, TextPart) and p.text.startswith(USER_SHELL))]
     text = next((part.text for part in parts if isinstance(part, TextPart)), "")
     return f"{text} [{count(len(parts) - 1, 'attachment')}]" if len(parts) > 1 else text
 
 
-def _painted(markdown: str, seq: int, width: int, ink: Style) -> str:
+def _render_markdown(markdown: str, seq: int, width: int, ink: Style) -> str:
     from perdure.cli.chat.markdown_render import (
-        painted,  # rich is slow to import: not before there is something to show
+        render_markdown,  # rich is slow to import: not before there is something to show
     )
 
-    lines = painted(markdown, width=width, is_color=ink.is_color).rstrip("\n").split("\n")
+    lines = render_markdown(markdown, width=width, is_color=ink.is_color).rstrip("\n").split("\n")
     return "\n".join(_shorten(lines, seq)) + "\n\n"
 
 

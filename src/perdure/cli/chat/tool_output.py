@@ -50,13 +50,13 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style, can_
     if event.state in ("refused", "interrupted") or "<persisted-output>" in text:
         return
     if event.is_error and name != "terminal":
-        yield from _shortened(text.splitlines(), most, width, ink.bad, ink, hint)
+        yield from _shorten_output(text.splitlines(), most, width, ink.bad, ink, hint)
     elif name in _QUIET_TOOLS:
         return
     elif name in _DIFF_TOOLS:
         yield from _diff(_changed_lines(event), 2 * most, width, ink, hint)
     else:
-        yield from _shortened(text.splitlines(), most, width, ink.dim, ink, hint)
+        yield from _shorten_output(text.splitlines(), most, width, ink.dim, ink, hint)
 
 
 def whole_output(event: ToolFinished) -> str:
@@ -151,7 +151,7 @@ def plain_output(event: ToolFinished) -> str:
     return _EXIT.sub("", safe(event.result.text), count=1).strip("\n")
 
 
-def _shortened(
+def _shorten_output(
     lines: Sequence[str], most: int, width: int, colour: Callable[[str], str], ink: Style, hint: str
 ) -> Iterator[str]:
     """Yield the first and last lines of an output; more of the end, where results are."""

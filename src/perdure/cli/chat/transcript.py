@@ -278,11 +278,11 @@ class ChatTranscript:
         if len(text) > _PAINT_CHARS:
             # From a place that moves in steps: rows that are on the screen stay as they are.
             start = (len(text) - _PAINT_CHARS) // _PAINT_CHARS * _PAINT_CHARS
-            return _wrapped(safe(text[start:]), width)
+            return _wrap_lines(safe(text[start:]), width)
         now_s = time.monotonic()
         is_due = now_s - self._drawn_at_s >= _PAINT_EVERY_S or not text.startswith(self._drawn[0][0][:_SAME_CHARS])
         if self._drawn[0] != (text, width) and is_due:
-            self._drawn = ((text, width), self._painted(text, width))
+            self._drawn = ((text, width), self._render_markdown(text, width))
             self._drawn_at_s = now_s
         return self._drawn[1].rstrip("\n").split("\n")
 
@@ -297,19 +297,19 @@ class ChatTranscript:
 
     def _print(self, blocks: list[MarkdownBlock]) -> None:
         for block in blocks:
-            rendered = self._painted(block.markdown, self._width())
+            rendered = self._render_markdown(block.markdown, self._width())
             if rendered:
                 self._write(f"\n{rendered}" if self._has_gap else rendered)
             self._has_gap = not block.source.rstrip("\n ") or block.source.endswith("\n\n")
         if blocks:
             self.idle()
 
-    def _painted(self, markdown: str, width: int) -> str:
+    def _render_markdown(self, markdown: str, width: int) -> str:
         from perdure.cli.chat.markdown_render import (
-            painted,  # rich costs a fifth of a second: not before the first answer
+            render_markdown,  # rich costs a fifth of a second: not before the first answer
         )
 
-        return painted(markdown, width=width, is_color=self._ink.is_color)
+        return render_markdown(markdown, width=width, is_color=self._ink.is_color)
 
     def _think(self, text: str) -> None:
         if self._thinks_since_s is None:
@@ -417,8 +417,8 @@ def _turning(now_s: float) -> str:
     return "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(now_s * 8) % 10]
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """Plain lines no wider than the terminal, broken between words where there are any."""
+def _wrap_lines(text: str, width: int) -> list[str]:
+    """Wrap text to lines narrower than the terminal, between words where there are any."""
     width = max(1, width - 1)
     rows: list[str] = []
     for line in text.split("\n"):

@@ -427,7 +427,7 @@ class ChatApp:
         return f" {fit_parts(safe(self._status), width - 1, essential=_STATUS_PARTS)}"
 
     def _starting(self) -> str:
-        """Opening is quick, but for a database that must first be brought up to date."""
+        """Return the startup notice, with the elapsed seconds once it is slow, as when a database is migrated."""
         seconds = time.monotonic() - self._began_s
         return f"starting … {seconds:.0f} s (Ctrl-C twice leaves)" if seconds > _QUICK_S else "starting …"
 
@@ -477,7 +477,7 @@ class ChatApp:
         """An event of the agent, from its thread; what must be looked up for the status is looked up there."""
         self._inbox.put(event)
         if self._desk is not None:
-            self._desk.heard(event)
+            self._desk.on_event(event)
             if self._desk.changes_status(event):
                 self._status = self._desk.status()
                 self._inbox.put(self._box.redraw)
@@ -503,7 +503,7 @@ class ChatApp:
             desk = self._open_desk(self)
             self.ink = desk.ink
             self._transcript = desk.transcript(lambda text: self._box.write(text), lambda: self._box.width, self.ink)
-            self.write(self._page(desk.opening()) + self._replayed(desk, self._transcript))
+            self.write(self._page(desk.opening()) + self._replay_turns(desk, self._transcript))
             self._completer.desk = desk
             self._status, self._desk = desk.status(), desk
         except PerdureError as error:
@@ -523,7 +523,7 @@ class ChatApp:
             self._answer(line)
             self._inbox.put(self._end)
 
-    def _replayed(self, desk: ChatController, transcript: ChatTranscript) -> str:
+    def _replay_turns(self, desk: ChatController, transcript: ChatTranscript) -> str:
         """Return the last turns of a resumed conversation; its outputs can be shown as if they were new."""
         self._inbox.put(partial(transcript.remember, desk.stored_results()))
         return desk.replay(self._box.width, self.ink)
@@ -582,7 +582,7 @@ class ChatApp:
         if answer.is_unsent:
             self._inbox.put(partial(self._box.put_back, [line]))
         if answer.is_resumed and self._transcript is not None:
-            self.write(self._replayed(self._desk, self._transcript))
+            self.write(self._replay_turns(self._desk, self._transcript))
         if answer.is_leaving:
             self._inbox.put(self._leave)
         else:

@@ -81,7 +81,7 @@ Moment = StatementMoment | CallMoment | CarriedCall
 
 @dataclass(frozen=True, slots=True)
 class PassageFrequency:
-    """How often passages of replies that differ only in their digits occur."""
+    """The number of occurrences of frequent passages of replies; those that differ only in digits count as one."""
 
     _templates: Mapping[str, str]
     _times: Mapping[str, int]
@@ -218,7 +218,7 @@ def _is_faint(message: Message) -> bool:
 
 
 def _find_agreed(statements: Sequence[Statement]) -> set[int]:
-    """Indexes of the replies that the user agreed to or chose from with a word or two."""
+    """Return the indexes of the replies that the user agreed to or chose from with a word or two."""
     agreed: set[int] = set()
     last = -1
     for at, statement in enumerate(statements):

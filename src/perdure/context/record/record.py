@@ -133,7 +133,7 @@ def _entries_to_redact(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 class _OldCalls:
-    """The calls of old entries that are not described yet, and the entries of which more than a target is told.
+    """The calls of old entries that are not described yet, and the entries to redact before that.
 
     Most of the text is in looks and edits, whose lines are pending: of old entries they are not read. What such a line
     is composed of is redacted when it is composed.

@@ -102,7 +102,7 @@ class _Done:
 
 @dataclass(slots=True)
 class _CallSpan:
-    """Where a call is among the items and options of a drawing."""
+    """The position of a call among the items and options of a drawing."""
 
     moment: CallMoment
     item: int

@@ -178,7 +178,7 @@ def states_task(sentence: str) -> bool:
 
 
 def _describe_reference(request: UserRequest) -> str:
-    """Tell what of the assistant's a request answers or takes up."""
+    """Quote the question or words of the assistant that a request refers to; "" if it refers to none."""
     if request.about and request.answers not in request.about:
         return f"\n(to the assistant's question “{request.answers}”; of its list: “{request.about}”)"
     if request.about:
@@ -231,9 +231,9 @@ def next_step(state: TaskState) -> str:
 
 
 def next_open_step(state: TaskState) -> str:
-    """Return the first step that the log shows to be left; "" where a plan or the step under way tells what is next.
+    """Return the first step that the log shows to be left; "" if the plan or the step under way names the next one.
 
-    After an edit the tests are not run next where it is one of several: that they were not run is told apart.
+    It is never a further test run: `_progress` lists tests that were not run after an edit under "Not checked".
     """
     if not state.open_requests or next_step(state) or state.announced is not None:
         return ""
@@ -295,7 +295,7 @@ def _asks_for(request: UserRequest, pattern: re.Pattern[str]) -> bool:
 
 
 def _progress(state: TaskState) -> str:
-    """Tell what was done since the newest request, what comes next, and what was not checked."""
+    """List what was done since the newest request, what comes next, and what was not checked."""
     parts = (
         ("Done since then", _list_work_done(state)),
         ("Not applied", _not_applied(state)),
@@ -308,7 +308,7 @@ def _progress(state: TaskState) -> str:
     return "\n\n" + "\n".join(lines) if lines else ""
 
 
-# What of the work the user took back, before the names of the files.
+# Introduces the names of the files whose changes the user took back.
 BY_USER = "taken back by the user with /undo files"
 
 
@@ -333,7 +333,10 @@ def _list_work_done(state: TaskState) -> Iterator[str]:
 
 
 def _commit_status(state: TaskState, files: Sequence[TouchedFile]) -> str:
-    """Tell which of the changed files are not committed; "" where nothing is edited in place, as without git."""
+    """Name the changed files that are not committed, in parentheses; "" if all are.
+
+    Where the log shows no commit and no branch, the note says so if files were edited in place.
+    """
     if not state.commits and state.branch is None:
         shown = state.commit_shown_since(max(f.changed_seq or 0 for f in files))
         unseen = f"no commit seen; the log then showed {clip(shown, 70)} as the newest" if shown else "no commit seen"

@@ -1,4 +1,4 @@
-"""What messages contribute to the state of a task: decisions, plans and what the user lays down.
+"""Read from messages what belongs to the state of a task: decisions, plans and what the user lays down.
 
 Each message is read once and the result is cached with its entry. `DecisionLog` follows the decisions of a conversation
 and marks those that a later message replaced.
@@ -125,7 +125,7 @@ class DecisionLog:
         return tuple(self._decisions)
 
     def add_user(self, seq: int, choices: Sequence[str], *, takes_back: bool, about: str = "") -> None:
-        """Add the user's choices; `about` is what they take up of the assistant's proposals."""
+        """Add the user's choices; `about` is the part of the assistant's proposals that they refer to."""
         if takes_back:
             self._decisions = [
                 replace(d, superseded_seq=seq) if d.seq >= self._last_user_seq and not d.superseded_seq else d
@@ -153,7 +153,7 @@ class DecisionLog:
 
 
 def _newest_valid(decisions: Sequence[TaskDecision]) -> list[TaskDecision]:
-    """Return the user's decisions and the newest of the assistant's, in order."""
+    """Return the newest decisions that still hold, at most `_MOST` each of the user and the assistant, in order."""
     valid = [d for d in decisions if d.superseded_seq is None]
     others = [d for d in valid if not d.is_by_user][-_MOST:]
     users = [d for d in valid if d.is_by_user][-_MOST:]

@@ -231,7 +231,7 @@ class _ProseCheck:
         return "\n".join(self._mark_unmentioned(section, line) for line in valid).strip("\n")
 
     def _mark_unmentioned(self, section: str, line: str) -> str:
-        """Mark a step, a decision or an aim that those who should have mentioned it did not: an agent takes it up."""
+        """Mark a step, decision or goal that its sources do not mention, because an agent would act on it."""
         if not line.strip(_LIST_MARK) or MARK in line or (section != "Goal" and self._is_undone(line)):
             return line
         if section == "Goal":
@@ -290,7 +290,7 @@ class _ProseCheck:
         return "" if share >= least else "a demand that neither user nor assistant wrote"
 
     def _reason_to_drop(self, section: str, line: str) -> str:
-        """Return why a line that speaks for the user without their words is dropped; "" where it may stay."""
+        """Return why a line that attributes to the user what they did not write is dropped; "" if it may stay."""
         if self.users is None or (section != "Goal" and section not in _TAKEN_UP):
             return ""
         if _CONSENT.search(line) and self.users.best_share(_CONSENT.sub(" ", line), fewest=0) < _SAME_SHARE:

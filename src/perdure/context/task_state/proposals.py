@@ -1,4 +1,4 @@
-"""What a reply puts to the user, and what a short answer ("yes", "option 2", "1+3") takes up of it."""
+"""Find what a reply proposes to the user, and what a short answer ("yes", "option 2", "1+3") chooses of it."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def asks_for_data(question: str) -> bool:
 
 
 def may_take_up(answer: str) -> bool:
-    """Return whether an answer can take up anything, whatever was proposed: it agrees, declines or chooses."""
+    """Return whether an answer can refer to any proposal at all: it agrees, declines or chooses."""
     lead = _lead(answer)
     return bool(lead) and (is_answer(lead) or any(p.search(lead) for p in (_NUMBER, _LETTER, _ORDINAL, _ALL)))
 

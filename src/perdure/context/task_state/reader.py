@@ -133,7 +133,7 @@ def read_state(
 
 
 def _is_quoted(sentence: str, before: Sequence[Entry]) -> bool:
-    """Return whether a sentence consists of words of the assistant's, which the user sent back."""
+    """Return whether a sentence consists of the assistant's words, which the user sent back."""
     runs = [run for run in _WORD_RUN.findall(sentence) if len(run) >= _LEAST_RUN]
     if sum(map(len, runs)) < _LEAST_QUOTED:
         return False
@@ -460,7 +460,7 @@ class _StateFold:
                 yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq)
 
     def _list_planned_steps(self) -> tuple[PlanItem, ...]:
-        """The steps that the newest message with a plan lists, if no final reply or other request came after it."""
+        """Return the steps of the newest message with a plan, if no final reply or other request came after it."""
         entry = next((e for e in reversed(self.texts) if plan_of(e)), None)
         newest = self.requests.open[-1] if self.requests.open else None
         if entry is not None and newest is not None and newest.seq > entry.seq and not newest.answers:

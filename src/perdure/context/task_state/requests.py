@@ -127,7 +127,7 @@ class Cancellation:
 # The same messages are looked at by the state and by the notes, in every compaction.
 @lru_cache(maxsize=1_024)
 def read_cancellation(text: str) -> Cancellation | None:
-    """Parse a message of the user's; None where nothing is named that could be taken back."""
+    """Parse a user message that cancels something; None if it names nothing that could be cancelled."""
     if len(text) > _LONGEST_CHARS or text.rstrip().endswith(("?", "？")):
         return None
     clear = _CLEAR.match(text) or _PASSIVE.match(text) or _NAMED_FIRST.match(text)
@@ -168,7 +168,7 @@ _SHORT_LINE = 4
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """What one message of the user's took back: a request, what of it was named, or both."""
+    """The withdrawal of a request by a user message, of a subject that it names, or of both."""
 
     seq: int
     # Stems of the request; empty where only a subject is known.
@@ -291,7 +291,7 @@ _MOST_COMPARED = 100
 
 @dataclass(frozen=True, slots=True)
 class _Wording:
-    """What of a request shows that another repeats it."""
+    """The words and numbers of a request, by which a repetition of it is recognised."""
 
     words: frozenset[str]
     # Without the omission of a quoted request, as `numbers` are.

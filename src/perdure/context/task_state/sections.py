@@ -214,7 +214,7 @@ def _material(state: TaskState, room: int) -> str:
 
 
 def _completed_actions(state: TaskState, room: int) -> str:
-    """Milestones: commits, pushes, what was created, and answered requests; the newest that fit, in order."""
+    """List the milestones: commits, pushes, what was created, and answered requests; the newest that fit, in order."""
     milestones: list[tuple[int, str]] = []
     for record in state.commits:
         commit = record.commit
@@ -318,7 +318,7 @@ def _active_state(state: TaskState, room: int) -> str:
 
 
 def _edited_since(state: TaskState, seq: int) -> str:
-    """Tell whether a result is older than the last edit."""
+    """Return a note on whether a result is older than the last edit."""
     if any(t.covers(seq) for t in state.taken_back):
         return "; before the user took back changes"
     last = max((f.changed_seq for f in state.files if f.changed_seq is not None), default=None)
@@ -338,7 +338,7 @@ def _uncommitted_files(state: TaskState, without: Collection[str]) -> str:
 
 
 def _shown_later(state: TaskState, without: Collection[str]) -> str:
-    """Tell the newest commit of a log that was read after the last of these changes: it may hold them."""
+    """Name the newest commit of a log that was read after the last of these changes, which it may contain."""
     last = max(
         (f.changed_seq for f in state.files if f.changed_seq is not None and f.path not in without), default=None
     )
@@ -465,7 +465,7 @@ def push_status(state: TaskState) -> str:
 
 
 def describe_tests(report: LastTestRun, room: int | None = None, *, has_failures: bool = True) -> str:
-    """Tell the totals of a run and its first failures, as many as there is room for, at least one."""
+    """Describe a test run: its totals and its first failures, as many as fit, at least one."""
     run = report.run
     # Of a runner that prints no total only what `grep` and `head` let through is counted.
     is_filtered = run.passed is None and bool(run.failed) and _FILTERED.search(report.target) is not None

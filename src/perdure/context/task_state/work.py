@@ -1,4 +1,4 @@
-"""What the calls of a conversation did: files, commits, branch and folder, tests, processes, errors and the plan."""
+"""Track the effects of tool calls: files, commits, branch and folder, tests, processes, errors and the plan."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
 
 @dataclass(slots=True)
 class WorkLog:
-    """What the calls did so far, updated by one call at a time."""
+    """The effects of the calls so far, updated by one call at a time."""
 
     files: dict[str, TouchedFile] = field(default_factory=dict)
     commits: list[CommitRecord] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What builds, linters and type checkers reported: errors with file and line, or that there were none."""
+"""Read the output of builds, linters and type checkers: errors with file and line, or that there were none."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
 
 
 def _describe_matches(view: OutputView) -> str:
-    """How much a search found: the number that it names itself, else that of its lines."""
+    """Return how much a search found: the number that it states itself, else that of its lines."""
     found = _FOUND.match(view.text)
     return f"{found[1]}{view.extent.limits}" if found is not None else view.size
 

@@ -1,4 +1,4 @@
-"""What an edit changed: the path, the lines that went and the lines that came, definitions first."""
+"""Describe an edit: its path, the removed and the added lines, definitions first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git and gh did: commits, branches, pushes, conflicts, the state of the work tree, pull requests, runs."""
+"""Read effects of git and gh: commits, branches, pushes, conflicts, the state of the work tree, pull requests, runs."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def read_git(line: ShellLine, view: OutputView) -> CallFinding | None:
 
 
 def _read_moved_head(commands: Sequence[ShellCommand], view: OutputView) -> CallFacts:
-    """Where HEAD is behind a merge, a pull, a rebase or a reset, or at the beginning of a log."""
+    """Read the commit at HEAD after a merge, a pull, a rebase or a reset, or from the beginning of a log."""
     shown = _shown_head(commands[-1], view)
     moved = ""
     if (heads := _HEAD_AT.findall(view.text)) and not _REBASED.search(view.text):

@@ -78,7 +78,7 @@ _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class CallFinding:
-    """What one look at an output showed: a headline for the line, rows of detail, and facts."""
+    """The finding of one reader of an output: a headline for the line, rows of detail, and facts."""
 
     headline: str
     rows: tuple[str, ...] = ()
@@ -485,7 +485,7 @@ _BACKGROUND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedCall:
-    """Why a call did not run to its end; `words` is the user's reason, word for word."""
+    """The reason why a call did not run to its end; `words` is the user's reason, word for word."""
 
     outcome: Outcome
     message: str

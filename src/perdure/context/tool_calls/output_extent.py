@@ -1,4 +1,4 @@
-"""How much of an output a result holds: all of it, or a part, by the notes that mark where it was cut.
+"""Determine how much of an output a result holds, by the notes that mark where it was cut.
 
 Shells, agents and Perdure's own limits replace what does not fit by a note, and `head` and `tail` cut an output without
 one. What is counted in such a result is a fact of the part alone; the size of the whole is known if the note names it.
@@ -78,7 +78,7 @@ class OutputExtent:
 
     @property
     def limits(self) -> str:
-        """What follows a count in the part that is shown; "" if that is all of the output."""
+        """The words after a count that was made in the part shown; "" if that is all of the output."""
         return "" if self.part == "all" else " in the part shown"
 
     @property

@@ -165,7 +165,7 @@ def stopped_by(name: str, arguments: Mapping[str, Any]) -> CallFacts:
 
 
 def created_by(name: str, arguments: Mapping[str, Any], result: str) -> CallFacts:
-    """What a tool such as `create_pull_request` created, by the id in its result."""
+    """Return what a tool such as `create_pull_request` created, by the id in its result."""
     base = name.rsplit("__", 1)[-1]
     match = _CREATES.match(base)
     if match is None:

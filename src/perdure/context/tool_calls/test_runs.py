@@ -1,4 +1,4 @@
-"""What test runs reported: totals, failures with file and line, or that there were none.
+"""Read the output of test runs: totals, failures with file and line, or that there were none.
 
 Each reader knows one tool by its own output, because scripts and task runners hide which one ran.
 """

@@ -17,7 +17,7 @@ _MARKS = re.compile(r"\\+[nrt]|\W")
 
 
 def is_wrapped_in(call: ToolCall, outer: ToolCall) -> bool:
-    """Whether the longest argument of a call stands in those of another one, however it is quoted there."""
+    """Whether the longest text argument of a call is contained in that of another, however it is quoted there."""
     inner, wrapped = _longest_text(call), _longest_text(outer)
     if len(inner) < _FEWEST_LETTERS or len(wrapped) <= len(inner):
         return False

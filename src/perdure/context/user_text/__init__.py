@@ -1,4 +1,4 @@
-"""What users write: which words are their own, what they ask for, and what binds later work. Without a model.
+"""Read user messages without a model: which words are the user's own, what they ask for, what binds later work.
 
     authorship              separate typed from pasted text; paste_patterns has the patterns
     intent                  the user's sentences, directions and requests: start reading at `read_sentences`

@@ -1,4 +1,4 @@
-"""How far an instruction reaches: for all later work, for one piece of work, or only for the step it was said of."""
+"""Determine the scope of an instruction: all later work, one piece of work, or only the step it is about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user wants: the text they typed themselves, their directions to the assistant, small talk, fiction.
+"""Find what the user wants: the text they typed themselves, their directions to the assistant, small talk, fiction.
 
 `authorship` removes what is marked as pasted or handed over. What remains may still be foreign: a notice, an
 advertisement, a verse, a clause. A short message counts as typed. In a longer passage a sentence binds only if the

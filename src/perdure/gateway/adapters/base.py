@@ -173,14 +173,14 @@ class PlatformDelivery:
     ) -> None:
         has_ended = False
 
-        async def watched() -> AsyncIterator[SequencedEvent]:
+        async def watch() -> AsyncIterator[SequencedEvent]:
             nonlocal has_ended
             async for sequenced in events:
                 has_ended = is_final(sequenced.event)
                 yield sequenced
 
         try:
-            await adapter.deliver(chat, turn_id, watched())
+            await adapter.deliver(chat, turn_id, watch())
         except Exception:  # a platform failure must not affect the conversation, which has the answer
             _log.exception("an answer could not be delivered on %s", chat.platform)
         # A turn that is released to another process has no last event here, and stays recorded.

@@ -89,7 +89,7 @@ class DiscordAdapter:
         self._now = now
         self._principals = dict(_principals(settings))
         self._connection: BotConnection | None = None
-        self._client = DiscordClient(self._connected, sleep=sleep, now=now)
+        self._client = DiscordClient(self._require_connection, sleep=sleep, now=now)
         self._hub: GatewayPort | None = None
         self._receiver: asyncio.Task[None] | None = None
         self._online = asyncio.Event()
@@ -161,12 +161,12 @@ class DiscordAdapter:
             on_online=self._begin_connection,
         )
 
-    def _connected(self) -> BotConnection:
+    def _require_connection(self) -> BotConnection:
         assert self._connection is not None, "deliveries begin after start"
         return self._connection
 
     async def _log_in(self) -> None:
-        connection = self._connected()
+        connection = self._require_connection()
         await connection.login(self._token)
         if self._settings.base_url is not None:
             await connection.use_server()
@@ -179,7 +179,7 @@ class DiscordAdapter:
                 if not is_logged_in:
                     await self._log_in()
                     is_logged_in = True
-                await self._connected().connect(reconnect=True)
+                await self._require_connection().connect(reconnect=True)
                 delay_s = 1.0
             except discord.PrivilegedIntentsRequired:
                 _log.error(
@@ -191,8 +191,8 @@ class DiscordAdapter:
                 continue
             except Exception as error:  # the receiver serves every user, so it survives any failure
                 _log.warning("the connection to Discord was lost: %s", type(error).__name__)
-            if self._connected().is_closed():
-                await self._replace_connection(has_message_content=self._connected().intents.message_content)
+            if self._require_connection().is_closed():
+                await self._replace_connection(has_message_content=self._require_connection().intents.message_content)
                 is_logged_in = False
             await self._sleep(delay_s)
             delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
@@ -200,7 +200,7 @@ class DiscordAdapter:
     async def _replace_connection(self, *, has_message_content: bool) -> None:
         """Create a new connection, since the library cannot reopen a client that it has closed."""
         with suppress(*DISCORD_ERRORS):
-            await self._connected().close()
+            await self._require_connection().close()
         self._connection = self._make_connection(has_message_content=has_message_content)
 
     # -- inbound -------------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class DiscordAdapter:
 
     def _is_addressed(self, message: discord.Message) -> bool:
         """Whether a message is for the bot: direct, in a thread of its own, or naming it."""
-        channel, bot = message.channel, self._connected().user
+        channel, bot = message.channel, self._require_connection().user
         if message.guild is None and not isinstance(channel, discord.PartialMessageable):
             return True
         if bot is None:
@@ -272,7 +272,7 @@ class DiscordAdapter:
                 await self._advance(channel_id, message.id)
                 return
         chat_id = await self._chat_for(message)
-        bot = self._connected().user
+        bot = self._require_connection().user
         key = f"discord:{bot.id if bot is not None else 0}:{channel_id}:{message.id}"
         chat = ChatKey(self.platform, principal.user, str(chat_id))
         await self._submit(ChatMessage(chat, content, key=key), principal, chat_id)
@@ -302,7 +302,7 @@ class DiscordAdapter:
         is_channel = isinstance(message.channel, discord.TextChannel)
         if not is_channel or not self._settings.threads:
             return message.channel.id
-        words = " ".join(_without_mention(message.content, self._connected().user).split())
+        words = " ".join(_without_mention(message.content, self._require_connection().user).split())
         try:
             await message.create_thread(name=shorten(words, _TITLE_CHARS).split("\n")[0] or "Perdure")
         except discord.HTTPException as error:
@@ -315,7 +315,7 @@ class DiscordAdapter:
     async def _content(self, message: discord.Message) -> str | Mapping[str, Any] | None:
         """Return the message content for the hub; None for unsupported or too large attachments."""
         content: str | Mapping[str, Any] | None = _command_text(
-            _without_mention(message.content, self._connected().user)
+            _without_mention(message.content, self._require_connection().user)
         )
         if sum(attachment.size for attachment in message.attachments) > MAX_FILE_BYTES:
             return None
@@ -394,7 +394,7 @@ class DiscordAdapter:
                     self._enqueue(message)
 
     async def _read_channel(self, channel_id: int, message_id: int, seen_ids: set[int]) -> None:
-        connection = self._connected()
+        connection = self._require_connection()
         try:
             channel = connection.get_channel(channel_id) or await connection.fetch_channel(channel_id)
             if not isinstance(channel, discord.abc.Messageable):

@@ -71,7 +71,7 @@ class DeliveryReceipt:
             await self._save()
         return self.nonce
 
-    async def sent(self, message_id: int) -> None:
+    async def mark_sent(self, message_id: int) -> None:
         self.message_id = message_id
         await self._save()
 

@@ -156,13 +156,13 @@ class StreamedReply(ABC):
             # The process before may have sent it, with an earlier text.
             is_repeated = client.has_nonces and bool(receipt.nonce)
             nonce = await receipt.begin(text)
-            await receipt.sent(await client.send(chat_id, text, nonce=nonce, patience_s=patience_s))
+            await receipt.mark_sent(await client.send(chat_id, text, nonce=nonce, patience_s=patience_s))
             self._displayed = "" if is_repeated else text
         if receipt.message_id is not None and text != self._displayed:
             await receipt.begin(text)
             message_id = await client.edit(chat_id, receipt.message_id, text, patience_s=patience_s)
             if message_id != receipt.message_id:
-                await receipt.sent(message_id)
+                await receipt.mark_sent(message_id)
         self._displayed = text
 
     async def _flush(self, text: str) -> None:

@@ -78,7 +78,7 @@ def chat_router(hub: Hub) -> APIRouter:
     @router.get("/conversations/{conversation_id}/messages")
     async def unanswered(conversation_id: Name, principal: ChatPrincipal) -> list[UnansweredBody]:
         """List your running and queued messages of a conversation, oldest first."""
-        messages = await hub.unanswered(conversation_id, principal)
+        messages = await hub.list_unanswered(conversation_id, principal)
         return [UnansweredBody.model_validate(queued) for queued in messages]
 
     @router.get("/chats/{chat}/events")

@@ -42,7 +42,7 @@ class EventStream(Response):
         await send(_body(b": open\n\n"))
         self._send = send
         writer = asyncio.ensure_future(self._write(send))
-        disconnect = asyncio.ensure_future(_disconnected(receive))
+        disconnect = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             await asyncio.wait((writer, disconnect), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -116,7 +116,7 @@ def _resume(coroutine: Generator[Any, None, None], awaited: Any) -> Generator[An
     yield from coroutine
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -45,7 +45,7 @@ class HostNames:
     def is_own_origin(self, origin: str, host_header: str) -> bool:
         """Return True if the origin is the requested host or the public URL."""
         # A proxy may terminate TLS, so the schemes can differ: compare host and port.
-        parts = _split(origin)
+        parts = _split_url(origin)
         if parts is None or parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
             return False
         if _origin(origin) == self._public_origin:
@@ -85,7 +85,7 @@ class HostCheckMiddleware:
         return None
 
 
-def _split(url: str) -> SplitResult | None:
+def _split_url(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises ValueError for an invalid port
@@ -95,7 +95,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _origin(url: str) -> tuple[str, str, str] | None:
-    parts = _split(url)
+    parts = _split_url(url)
     if parts is None or not parts.hostname:
         return None
     return parts.scheme, parts.hostname, str(parts.port or _DEFAULT_PORTS.get(parts.scheme, ""))
@@ -105,12 +105,12 @@ def _hostname(host_header: str) -> str | None:
     """Return the host name of a Host header without its port; None if it is invalid."""
     if any(c in host_header for c in "/\\@?# \t,"):
         return None
-    parts = _split(f"//{host_header}")
+    parts = _split_url(f"//{host_header}")
     return parts.hostname.rstrip(".") if parts is not None and parts.hostname else None
 
 
 def _with_port(netloc: str, default: str) -> tuple[str, str] | None:
-    parts = _split(f"//{netloc}")
+    parts = _split_url(f"//{netloc}")
     if parts is None or not parts.hostname:
         return None
     return parts.hostname, str(parts.port or default)

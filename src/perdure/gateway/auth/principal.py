@@ -26,7 +26,7 @@ class Principal:
 
     @property
     def visibility(self) -> Visibility:
-        """Whose conversations this principal may see: those of every user with scope `admin`, else its own user's."""
+        """The conversations this principal may see: those of every user with scope `admin`, else its own user's."""
         return Everyone() if self.has_scope("admin") else self.user
 
 

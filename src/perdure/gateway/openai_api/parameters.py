@@ -47,7 +47,7 @@ def invalid_request(message: str, param: str | None = None, *, code: str = "inva
     return ApiException(ApiError(400, code, message, param=param))
 
 
-def unsupported(name: str, reason: str) -> ApiException:
+def unsupported_error(name: str, reason: str) -> ApiException:
     return invalid_request(f"{name} is not supported: {reason}", name, code="unsupported_parameter")
 
 
@@ -75,7 +75,7 @@ def response_id_of_item(item_id: object) -> str | None:
     return response_id_of(match["turn"]) if match is not None else None
 
 
-def flag(body: Body, name: str, *, default: bool = False) -> bool:
+def parse_flag(body: Body, name: str, *, default: bool = False) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
         raise invalid_request(f"{name} must be true or false", name)
@@ -106,7 +106,7 @@ def parse_options(body: Body, names: ParameterNames) -> tuple[TurnOptions, tuple
         tools=tuple(tools.values()),
         tool_choice=choice,
         # The agent's own calls are its own business.
-        allows_parallel_calls=flag(body, "parallel_tool_calls", default=True) or not tools,
+        allows_parallel_calls=parse_flag(body, "parallel_tool_calls", default=True) or not tools,
         answer_format=_answer_format(body, names),
         max_tokens=_max_tokens(body, names),
         temperature=_temperature(body),
@@ -239,7 +239,7 @@ def _answer_format(body: Body, names: ParameterNames) -> AnswerFormat | None:
     if kind == "json_object":
         return AnswerFormat()
     if not isinstance(raw, Mapping) or kind != "json_schema":
-        raise unsupported(where, "its type must be text, json_object or json_schema")
+        raise unsupported_error(where, "its type must be text, json_object or json_schema")
     spec = raw.get("json_schema") if names.is_nested else raw
     if not isinstance(spec, Mapping):
         raise invalid_request(f"{where}.json_schema must be an object", where)

@@ -15,11 +15,11 @@ from perdure.gateway.openai_api.parameters import (
     CHAT,
     MAX_CALLS,
     check_model,
-    flag,
     invalid_request,
+    parse_flag,
     parse_options,
     stop_sequences,
-    unsupported,
+    unsupported_error,
     user_name,
 )
 
@@ -82,8 +82,8 @@ def parse_request(body: object, *, is_named: bool = False) -> CompletionRequest:
     return replace(
         request,
         stop=stop,
-        is_stream=flag(body, "stream"),
-        wants_usage=flag(stream_options, "include_usage"),
+        is_stream=parse_flag(body, "stream"),
+        wants_usage=parse_flag(stream_options, "include_usage"),
         user=user_name(body),
         ignored=(*sorted(name for name in _IGNORED if body.get(name) is not None), *unused_tools),
     )
@@ -147,13 +147,13 @@ def _refuse_open_calls(open_ids: Sequence[str], field: str) -> None:
 def _refuse_unsupported(body: MessageDict) -> None:
     """Raise ApiException for parameters that would change the response and are not supported."""
     if body.get("functions") or body.get("function_call"):
-        raise unsupported("functions", "use tools")
+        raise unsupported_error("functions", "use tools")
     if body.get("n") not in (None, 1):
-        raise unsupported("n", "a turn has one answer")
+        raise unsupported_error("n", "a turn has one answer")
     if body.get("logprobs") or body.get("top_logprobs"):
-        raise unsupported("logprobs", "they are not available")
+        raise unsupported_error("logprobs", "they are not available")
     if body.get("audio") or body.get("modalities") not in (None, ["text"]):
-        raise unsupported("modalities", "an agent's answer is text")
+        raise unsupported_error("modalities", "an agent's answer is text")
 
 
 def _message_list(body: MessageDict) -> list[Any]:

@@ -49,7 +49,7 @@ class ResponseObject:
         """Return the complete response."""
         status = message_status(turn.end, turn.client_calls)
         output = self._output(turn.text, turn.client_calls, status=status, is_refusal=turn.is_refusal)
-        return self._finished(turn, output)
+        return self._final_response(turn, output)
 
     def rebuild(self, end: TurnFinished | CommandAnswered) -> dict[str, Any]:
         """Build the response object of a turn that ended earlier, from its stored final event."""
@@ -83,10 +83,10 @@ class ResponseObject:
             return
         for event in items.close(turn):
             yield event
-        final = self._finished(turn, items.output)
+        final = self._final_response(turn, items.output)
         yield self.event(f"response.{final['status']}", response=final)
 
-    def _finished(self, turn: CompletionTurn, output: list[dict[str, Any]]) -> dict[str, Any]:
+    def _final_response(self, turn: CompletionTurn, output: list[dict[str, Any]]) -> dict[str, Any]:
         status = message_status(turn.end, turn.client_calls)
         details = incomplete_details(turn.end, status)
         conversation = {"conversation_id": turn.conversation_id}
@@ -190,7 +190,7 @@ class ItemStream:
             yield self._event(
                 "response.function_call_arguments.done", **where, name=call.name, arguments=call.arguments
             )
-            yield self._done(item)
+            yield self._finish_item(item)
 
     def _close_reasoning(self) -> Iterator[bytes]:
         if not self._thoughts or self.output:
@@ -200,7 +200,7 @@ class ItemStream:
         where = {"item_id": item["id"], "output_index": 0, "summary_index": 0}
         yield self._event("response.reasoning_summary_text.done", **where, text=text)
         yield self._event("response.reasoning_summary_part.done", **where, part=item["summary"][0])
-        yield self._done(item)
+        yield self._finish_item(item)
 
     def _close_text(self, status: Status) -> Iterator[bytes]:
         if not self._texts:
@@ -212,12 +212,12 @@ class ItemStream:
             yield self._event("response.output_text.done", **where, text=text, logprobs=[])
         yield self._event("response.content_part.done", **where, part=self._part(text))
         item = self._response.message_item(text, index=self._index, status=status, is_refusal=self._is_refusal)
-        yield self._done(item)
+        yield self._finish_item(item)
 
     def _part(self, text: str) -> dict[str, Any]:
         return refusal_part(text) if self._is_refusal else text_part(text)
 
-    def _done(self, item: dict[str, Any]) -> bytes:
+    def _finish_item(self, item: dict[str, Any]) -> bytes:
         event = self._event("response.output_item.done", output_index=self._index, item=item)
         self.output.append(item)
         return event

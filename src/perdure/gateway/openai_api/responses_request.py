@@ -12,11 +12,11 @@ from perdure.gateway.openai_api.parameters import (
     RESPONSES,
     Body,
     check_model,
-    flag,
     invalid_request,
+    parse_flag,
     parse_options,
     response_id_of_item,
-    unsupported,
+    unsupported_error,
     user_name,
 )
 from perdure.gateway.openai_api.request import (
@@ -64,11 +64,11 @@ def parse_responses_request(body: object, *, is_named: bool = False) -> Completi
     return replace(
         request,
         system="\n\n".join(filter(None, (instructions, request.system))),
-        is_stream=flag(body, "stream"),
+        is_stream=parse_flag(body, "stream"),
         user=user_name(body),
         ignored=(*sorted(name for name in _IGNORED if body.get(name) is not None), *unused_tools),
         previous_response_id=previous,
-        is_stored=flag(body, "store", default=True),
+        is_stored=parse_flag(body, "store", default=True),
     )
 
 
@@ -80,7 +80,7 @@ def _refuse_unsupported(body: Body) -> None:
         ("top_logprobs", "they are not available"),
     ):
         if body.get(name):
-            raise unsupported(name, reason)
+            raise unsupported_error(name, reason)
 
 
 def _items(body: Body) -> Sequence[Any]:

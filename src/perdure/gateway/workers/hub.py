@@ -233,7 +233,7 @@ class Hub:
             job.stop()
         return bool(matching) or await run_blocking(self.store.inbox.stop_message, turn_id)
 
-    async def unanswered(self, conversation_id: str, principal: Principal) -> list[QueuedMessage]:
+    async def list_unanswered(self, conversation_id: str, principal: Principal) -> list[QueuedMessage]:
         """Return the principal's running and queued messages of a conversation, oldest first. Raises NotFound."""
 
         def read_unanswered() -> list[QueuedMessage]:

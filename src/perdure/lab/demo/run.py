@@ -31,7 +31,7 @@ _EVENTS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class QuizResult:
-    """Where the answer to a quiz question was found: in the prompt, in the first hits of a search, or in neither."""
+    """The place where a quiz answer was found: in the prompt, in the first hits of a search, or in neither."""
 
     question: str
     answer: str

@@ -129,10 +129,10 @@ def run_jobs(
                 yield replace(stored, session=job.session.id)
                 continue
             if len(pending) >= workers * _AHEAD:
-                yield from _finished(pending, results)
+                yield from _collect_finished(pending, results)
             pending[pool.submit(run_job, job)] = key
         while pending:
-            yield from _finished(pending, results)
+            yield from _collect_finished(pending, results)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -145,7 +145,7 @@ def run_job(job: ReplayJob) -> ReplayResult:
         return FailedReplay(job.session.id, job.policy.label, job.window, describe_error(error))
 
 
-def _finished(pending: dict[Future[ReplayResult], str], results: ResultsFile | None) -> Iterator[ReplayResult]:
+def _collect_finished(pending: dict[Future[ReplayResult], str], results: ResultsFile | None) -> Iterator[ReplayResult]:
     done, _ = wait(pending, return_when=FIRST_COMPLETED)
     for future in done:
         key, result = pending.pop(future), future.result()

@@ -234,8 +234,8 @@ def _from_messages(raw: Mapping[str, Any], usages: _UsageFile | None = None) -> 
     session_id = str(raw.get("id"))
     beside = usages.get(session_id) if usages is not None else {}
     rows = [m if isinstance(m, Mapping) else {"role": "user", "content": str(m)} for m in raw.get("messages") or ()]
-    times = _aligned(beside.get("times", raw.get("times")), len(rows))
-    used = _aligned(beside.get("usage", raw.get("usage")), len(rows))
+    times = _align_values(beside.get("times", raw.get("times")), len(rows))
+    used = _align_values(beside.get("usage", raw.get("usage")), len(rows))
     summaries = set(raw.get("compaction_msgs") or ())
     messages = []
     for i, body in enumerate(rows):
@@ -245,7 +245,7 @@ def _from_messages(raw: Mapping[str, Any], usages: _UsageFile | None = None) -> 
     return RecordedSession(session_id, tuple(messages), "openai", str(raw.get("model") or ""), "\n\n".join(system))
 
 
-def _aligned(values: object, count: int) -> Sequence[Any]:
+def _align_values(values: object, count: int) -> Sequence[Any]:
     return values if isinstance(values, list) and len(values) == count else [None] * count
 
 

@@ -293,7 +293,9 @@ def _describe(
     remaining = {e.seq for e in after}
     earlier = {e.seq for e in before}
     inserted = "\n".join(e.message.text for e in after if e.seq not in earlier)
-    dropped = [_dropped(e, inserted) for e in before if e.seq not in remaining and e.message.kind != "handoff"]
+    dropped = [
+        _make_dropped_message(e, inserted) for e in before if e.seq not in remaining and e.message.kind != "handoff"
+    ]
     lines = sum(d.is_line for d in dropped)
     largest = sorted(dropped, key=lambda d: -d.tokens)[:_LISTED]
     return CompactionDetail(
@@ -308,7 +310,7 @@ def _describe(
     )
 
 
-def _dropped(entry: Entry, inserted: str) -> DroppedMessage:
+def _make_dropped_message(entry: Entry, inserted: str) -> DroppedMessage:
     message = entry.message
     text = " ".join(_readable(message).split())
     is_line = bool(text) and text[:_LINE_CHARS] in " ".join(inserted.split())

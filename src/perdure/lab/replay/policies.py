@@ -81,7 +81,7 @@ class LabEngine(ContextEngine):
             return False
         return prompt_tokens is not None and prompt_tokens >= self.threshold_tokens
 
-    def _done(self, messages: Sequence[Entry], steps: Sequence[Step]) -> Compaction:
+    def _make_compaction(self, messages: Sequence[Entry], steps: Sequence[Step]) -> Compaction:
         before = sum(map(tokens_of, messages))
         done = Compaction("compacted", tuple(steps), source=messages)
         after = sum(tokens_of(item if isinstance(item, Entry) else Entry(0, item)) for item in done.apply(messages))
@@ -121,7 +121,7 @@ class Truncation(LabEngine):
         start = tail_start(messages, int(self._keep * self._window), least_messages=0)
         if start <= 0:
             return unchanged_compaction(messages, "There is nothing to drop.")
-        return self._done(messages, (Keep(start, len(messages)),))
+        return self._make_compaction(messages, (Keep(start, len(messages)),))
 
 
 class OutputMask(LabEngine):
@@ -149,7 +149,7 @@ class OutputMask(LabEngine):
                 steps.append(Insert(messages[i].message.with_content(MASKED)))
             else:
                 append_keep(steps, i)
-        return self._done(messages, steps)
+        return self._make_compaction(messages, steps)
 
 
 class HermesPolicy(LabEngine):
@@ -189,7 +189,9 @@ class HermesPolicy(LabEngine):
         except Exception as error:  # without a summary this policy leaves a note in its place
             summary = f"Summary generation was unavailable ({describe_error(error)}). Earlier turns were removed."
         steps: list[Step] = [Keep(0, head)] if head else []
-        return self._done(messages, [*steps, Insert(user(self._BANNER + summary)), Keep(tail, len(messages))])
+        return self._make_compaction(
+            messages, [*steps, Insert(user(self._BANNER + summary)), Keep(tail, len(messages))]
+        )
 
     async def _summarize(self, middle: Sequence[Entry], previous: str) -> str:
         if self._services.summarize is None:
@@ -239,7 +241,7 @@ class RecordedPolicy(LabEngine):
     ) -> Compaction:
         if self._summary is None or not messages:
             return unchanged_compaction(messages, "The recording agent did not compact here.")
-        return self._done(messages, (Insert(user(self._summary)),))
+        return self._make_compaction(messages, (Insert(user(self._summary)),))
 
 
 def tail_start(

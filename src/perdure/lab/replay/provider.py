@@ -27,7 +27,7 @@ _ANY_OUTPUT = 10**9
 
 
 class CacheModel(Protocol):
-    """How one service bills a prompt; `bill` looks the prompt up in its cache and stores it there."""
+    """The prompt cache and billing of one service; `bill` looks the prompt up in its cache and stores it there."""
 
     def bill(self, blocks: Sequence[PromptBlock], seed: bytes) -> CanonicalUsage:
         """Return the usage of a prompt by cache class, without output."""

@@ -66,16 +66,18 @@ def _introduction(totals: Sequence[PolicyTotals], bill: RecordedBill) -> str:
     recorded = ""
     if bill.calls:
         recorded = (
-            f" The provider really billed {counted(bill.calls, 'call')}; at Anthropic's list prices that is"
+            f" The provider really billed {count_noun(bill.calls, 'call')}; at Anthropic's list prices that is"
             f" <b>${dollars(bill.cost_usd)}</b>, with the recording agent's own system prompt and tools."
         )
-    trouble = f" {counted(failed, 'replay')} could not be finished. {escape(coverage_line(totals))}" if failed else ""
+    trouble = (
+        f" {count_noun(failed, 'replay')} could not be finished. {escape(coverage_line(totals))}" if failed else ""
+    )
     return (
-        f"<p>{counted(sessions, 'recorded session')} went through the agent once for each policy, with the recorded"
+        f"<p>{count_noun(sessions, 'recorded session')} went through the agent once for each policy, with the recorded"
         f" replies and tool results; only what the model was shown differs.{recorded}{trouble}</p>"
         f'<p class="note"><b>In view</b>: of the exact facts (paths, ids, names, numbers) that a call used at least'
-        f" {FAR_TOKENS:,} tokens after their last mention ({counted(facts, 'fact')} in these sessions), the share that"
-        " its prompt still had;"
+        f" {FAR_TOKENS:,} tokens after their last mention ({count_noun(facts, 'fact')} in these sessions), the share"
+        " that its prompt still had;"
         " <b>in context</b>: near words that were near them before."
         f" <b>One question away</b>: in view, or in the first {FIRST_HITS} hits of one search in the agent's own words."
         " <b>Avoidable rewrites</b>: calls that lost a live cache without need. Dollars follow from the tokens each"
@@ -150,7 +152,7 @@ def dollars(amount: float) -> str:
     return f"{amount:,.4f}" if 0 < amount < 1 else f"{amount:,.2f}"
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural where it is not one."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
@@ -299,9 +301,9 @@ def _compaction_part(done: Sequence[SessionMeasures]) -> Iterator[str]:
     for m in (m for m in compacted if m.session in names):
         title = f"{escape(m.session)} <small>{escape(m.policy)}, window {m.window:,}</small>"
         count = f"{m.compactions:,} compaction{'' if m.compactions == 1 else 's'}"
-        missing = counted(m.needs - m.in_view, "needed fact")
+        missing = count_noun(m.needs - m.in_view, "needed fact")
         yield f"<details><summary>{title}: {count}, {missing} not in view</summary>"
-        yield from _missed(m)
+        yield from _render_missed(m)
         for detail in m.details[:_LISTED_COMPACTIONS]:
             yield from _detail(detail, m.context)
         if len(m.details) > _LISTED_COMPACTIONS:
@@ -309,7 +311,7 @@ def _compaction_part(done: Sequence[SessionMeasures]) -> Iterator[str]:
         yield "</details>"
 
 
-def _missed(m: SessionMeasures) -> Iterator[str]:
+def _render_missed(m: SessionMeasures) -> Iterator[str]:
     """Render the facts that were arguments of a call and missing in its request."""
     if not m.missed:
         return
@@ -327,7 +329,7 @@ def _detail(detail: CompactionDetail, context: Sequence[int]) -> Iterator[str]:
     sizes = " → ".join(f"{size:,}" for size in context[max(0, detail.call - 1) : detail.call + 1])
     yield (
         f"<p>Before call {detail.call + 1:,}: prompts of {sizes} tokens."
-        f" {counted(detail.stayed, 'message')} stayed, {detail.lines:,} became a line, {detail.removed:,} left the"
+        f" {count_noun(detail.stayed, 'message')} stayed, {detail.lines:,} became a line, {detail.removed:,} left the"
         f" view; the text in their place has {detail.handoff_chars:,} characters. The largest that are no longer"
         " whole:</p>"
     )

@@ -40,7 +40,7 @@ _KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
 
 @dataclass(frozen=True, slots=True)
 class EndpointLabel:
-    """How error messages name the endpoint of a call; removes its API key from quoted text."""
+    """The name of an endpoint in error messages; removes its API key from quoted text."""
 
     host: str
     base_url: str

@@ -370,10 +370,10 @@ class PostgresDatabase:
         raise CommitUnknown(
             f"{self.where}: the connection was lost during a commit; the write may or may not have been stored."
             " Check before retrying it",
-            was_stored=partial(self._outcome, lost.transaction_id),
+            was_stored=partial(self._query_outcome, lost.transaction_id),
         ) from lost.cause
 
-    def _outcome(self, transaction_id: int) -> bool:
+    def _query_outcome(self, transaction_id: int) -> bool:
         with translate_errors(self.where):
             return self._was_committed(transaction_id)
 

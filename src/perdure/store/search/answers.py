@@ -59,7 +59,7 @@ _REASON = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the answer to a question is expected to be."""
+    """The properties that the answer to a question should have."""
 
     is_about_user: bool
     is_number: bool
@@ -115,13 +115,13 @@ def with_answers(
     sources = [m for m in matches if m.is_message and not m.relevance.is_echo and m.row[5] != "handoff"]
     words = {(m.conversation_id, m.row[4]): m.relevance.score for m in sources if m.conversation_id in conversations}
 
-    def added(match: TextMatch) -> float:
+    def compute_bonus(match: TextMatch) -> float:
         owner, seq = match.conversation_id, match.row[4]
         if (owner, seq) not in words:
             return 0.0
         return _PREVIOUS_SHARE * words.get((owner, seq - 1), 0.0) + top * expected.share(match)
 
-    return [m._replace(score=m.score + added(m)) for m in matches]
+    return [m._replace(score=m.score + compute_bonus(m)) for m in matches]
 
 
 class ReplyMessage(NamedTuple):

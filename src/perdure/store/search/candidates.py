@@ -50,7 +50,7 @@ class CandidateSet:
         """Add a term to those of `ids` that are candidates already."""
         self.add((i for i in ids if i in self._terms), number)
 
-    def ranked(self, weights: Sequence[float]) -> Iterator[tuple[int, frozenset[int]]]:
+    def rank(self, weights: Sequence[float]) -> Iterator[tuple[int, frozenset[int]]]:
         """Yield candidates by the weight of their known terms, then the newest."""
         by_terms: dict[int, list[int]] = defaultdict(list)
         for ident, bits in self._terms.items():

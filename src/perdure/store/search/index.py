@@ -295,7 +295,7 @@ def _newest_windows(ids: IdRange, count: int | None) -> list[str]:
 
 
 def _next_count(ids: IdRange, count: int, *, share: float) -> int | None:
-    """Return how many windows should have enough matches, as dense as so far; None for all."""
+    """Estimate from the density so far how many windows hold enough matches; None for all of them."""
     target = int(count / share * _MARGIN) + 1 if share else _MAX_WINDOWS + 1
     return target if target <= _MAX_WINDOWS and target * 2 <= _window_count(ids) else None
 

@@ -96,7 +96,7 @@ def with_conversations(matches: Sequence[TextMatch], ranker: Ranker) -> list[Tex
 
 
 class TurnNeighbours(NamedTuple):
-    """Where the best matches are in their turns."""
+    """The messages next to the best matches in their turns."""
 
     # The user's message before a match that is not a user's, both by id.
     openers: Mapping[int, int]
@@ -178,13 +178,13 @@ def with_newest(matches: Sequence[TextMatch], conversation_id: str, last_seq: in
     """Add to the messages of a conversation how near they are to its last one."""
     top = max((m.score for m in matches), default=0.0)
 
-    def added(match: TextMatch) -> float:
+    def compute_bonus(match: TextMatch) -> float:
         is_other = not match.is_message or match.conversation_id != conversation_id or match.row[4] > last_seq
         if is_other or match.relevance.is_echo or match.row[5] == "handoff":
             return 0.0
         return _NEWEST_SHARE * top / (1 + (last_seq - int(match.row[4])) / _NEWEST_HALF)
 
-    return [m._replace(score=m.score + added(m)) for m in matches]
+    return [m._replace(score=m.score + compute_bonus(m)) for m in matches]
 
 
 def with_dates(matches: Sequence[TextMatch], dates: Sequence[CalendarDate]) -> list[TextMatch]:
@@ -193,13 +193,13 @@ def with_dates(matches: Sequence[TextMatch], dates: Sequence[CalendarDate]) -> l
     titles = {to_text(m.row[7]) for m in matches}
     dated = {t for t in titles if any(d.includes(date) for date in find_dates(t) for d in dates)}
 
-    def added(match: TextMatch) -> float:
+    def compute_bonus(match: TextMatch) -> float:
         if match.relevance.is_echo:
             return 0.0
         day = date_of(to_time_ms(match.row[6]))
         return _DATE_SHARE * top * ((to_text(match.row[7]) in dated) + any(d.includes(day) for d in dates))
 
-    return [m._replace(score=m.score + added(m)) for m in matches]
+    return [m._replace(score=m.score + compute_bonus(m)) for m in matches]
 
 
 def with_similarity(matches: Sequence[TextMatch], near: Similarities | None) -> Sequence[TextMatch]:

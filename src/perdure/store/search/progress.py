@@ -10,7 +10,7 @@ from perdure.store.db.database import Transaction, to_text
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far the index has been rebuilt, as stored in the database."""
+    """The progress of an index rebuild, as stored in the database."""
 
     version: int = 1
     message: int = 0

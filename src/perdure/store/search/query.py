@@ -54,7 +54,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a text is ranked by: a word in any of its `forms`, or a `needle` that occurs literally.
+    """A term that texts are ranked by: a word in any of its `forms`, or a `needle` that occurs literally.
 
     A text has the term if one of `clauses` matches. A part of a name (`is_part`) only adds to the rank of texts found
     by other terms, unless the whole name occurs nowhere.

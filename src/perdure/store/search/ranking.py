@@ -133,11 +133,11 @@ class Ranker:
         """Score a text; `indexed` are the terms the index has in it, maybe as part of a longer name."""
         beginning = text[:RANKED_CHARS]
         lookup, counts, exact = self._words, dict.fromkeys(indexed, 0), dict.fromkeys(indexed, 0)
-        words = _split(beginning)
+        words = _split_words(beginning)
         positions = [(at, lookup[w]) for at, w in enumerate(words) if w in lookup]
         if self._inflected.intersection(indexed) - {n for _, n in positions}:
             # The others are parts of names such as getUserName; splitting those takes longer than all the rest.
-            words = _split(_HUMP.sub(" ", beginning))
+            words = _split_words(_HUMP.sub(" ", beginning))
             positions = [(at, lookup[w]) for at, w in enumerate(words) if w in lookup]
         for at, number in positions:
             counts[number] = counts.get(number, 0) + 1
@@ -183,7 +183,7 @@ class Ranker:
     def title_terms(self, title: str) -> frozenset[int]:
         """Return the terms a title contains."""
         literal = (n for n, t in self._literal if _occurrences(t, _fold(title)))
-        return frozenset([*(self._words[w] for w in _split(title) if w in self._words), *literal])
+        return frozenset([*(self._words[w] for w in _split_words(title) if w in self._words), *literal])
 
     def context(self, title: float, matches: Mapping[int, int], *, messages: int) -> float:
         """Return what a conversation adds to its texts.
@@ -226,7 +226,7 @@ def _saturate(count: int, discount: float) -> float:
     return count * (_SATURATION + 1) / (count + discount) + _PRESENCE
 
 
-def _split(text: str) -> Sequence[str | bytes]:
+def _split_words(text: str) -> Sequence[str | bytes]:
     """Return the words of a text in one case and without accents, as bytes if they are ASCII."""
     if text.isascii() or _has_ascii_words(text):
         return text.encode("ascii", "replace").translate(_ASCII_FOLD).split()
@@ -248,7 +248,7 @@ def _is_separator(character: str) -> bool:
 
 def split_words(text: str) -> set[str | bytes]:
     """Return the different words of a text that have a meaning, as bytes if it is ASCII."""
-    return {w for w in set(_split(text)) - STOP_WORDS - _STOP_BYTES if len(w) > 2 and w.isalpha()}
+    return {w for w in set(_split_words(text)) - STOP_WORDS - _STOP_BYTES if len(w) > 2 and w.isalpha()}
 
 
 def _fold(text: str) -> str:

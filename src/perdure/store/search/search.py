@@ -247,7 +247,7 @@ class _Search:
             matches += self._large_outputs(tx, ranker, scope)
         matches = self._with_calls(tx, matches, ranker, scope)
         answers = answers_before(tx, matches, ranker, scope, highest=self.highest, asked=asked)
-        matches += self._unmatched(tx, answers, ranker, scope, matched_ids=message_ids(matches))
+        matches += self._read_unmatched(tx, answers, ranker, scope, matched_ids=message_ids(matches))
         matches = with_questions(matches, answers)
         if not self._query.has_meaning:
             return sort_matches(with_conversations(matches, ranker))
@@ -258,10 +258,10 @@ class _Search:
         working = working_sessions(matches)
         around_best = turn_neighbours(tx, matches, working)
         around = (i for i in [*around_best.openers.values(), *around_best.following] if i <= self.highest)
-        matches += self._unmatched(tx, around, ranker, scope, matched_ids=message_ids(matches))
+        matches += self._read_unmatched(tx, around, ranker, scope, matched_ids=message_ids(matches))
         best, newest = self._newest(tx, matches, ranker) if self._query.is_about_present else ("", [])
         ids = [ident for ident, _ in newest]
-        matches += self._unmatched(tx, ids, ranker, scope, matched_ids=message_ids(matches))
+        matches += self._read_unmatched(tx, ids, ranker, scope, matched_ids=message_ids(matches))
         if near is not None:
             matches = with_similar_words(matches, ranker, near.model)
         ranked = with_similarity(with_turns(with_conversations(matches, ranker), around_best.openers), near)
@@ -287,8 +287,8 @@ class _Search:
         if self._query.required or len(self._query.terms) < _MIN_JOINED_TERMS:
             return list(matches)
         calls = {i: c for i, c in call_texts(tx, matches).items() if i <= self.highest and ranker.title_terms(c)}
-        ranked = [_joined(m, calls[m.row[0]], ranker) if m.is_message and m.row[0] in calls else m for m in matches]
-        return [*ranked, *self._unmatched(tx, calls, ranker, scope, matched_ids=message_ids(matches), calls=calls)]
+        ranked = [_join_call(m, calls[m.row[0]], ranker) if m.is_message and m.row[0] in calls else m for m in matches]
+        return [*ranked, *self._read_unmatched(tx, calls, ranker, scope, matched_ids=message_ids(matches), calls=calls)]
 
     def _by_meaning(
         self, tx: Transaction, near: Similarities, ranker: Ranker, scope: SearchScope, *, matched_ids: set[int]
@@ -296,9 +296,9 @@ class _Search:
         """Yield the messages nearest in meaning that no word found."""
         share = near.of(near.nearest)
         ids = [i for i in near.nearest if i <= self.highest and share[i] >= _MIN_SIMILARITY]
-        return self._unmatched(tx, ids, ranker, scope, matched_ids=matched_ids)
+        return self._read_unmatched(tx, ids, ranker, scope, matched_ids=matched_ids)
 
-    def _unmatched(
+    def _read_unmatched(
         self,
         tx: Transaction,
         ids: Iterable[int],
@@ -398,7 +398,7 @@ class _Search:
         enough: int,
     ) -> Iterator[tuple[Row, frozenset[int]]]:
         """Yield the rows of the best candidates in scope with their known terms."""
-        candidates = search.candidates(ranker.weights, enough=enough).ranked(ranker.weights)
+        candidates = search.candidates(ranker.weights, enough=enough).rank(ranker.weights)
         yielded = examined = 0
         while yielded < enough and examined < _MAX_EXAMINED:
             batch = dict(islice(candidates, min(_BATCH, enough) if not examined else _BATCH * 4))
@@ -450,7 +450,7 @@ def _answer_key(hit: SearchHit) -> tuple[str, str]:
     return hit.conversation_id, hit.answer.address if hit.answer is not None else ""
 
 
-def _joined(match: TextMatch, call: str, ranker: Ranker) -> TextMatch:
+def _join_call(match: TextMatch, call: str, ranker: Ranker) -> TextMatch:
     """Rank a result again, together with its call."""
     text = f"{call}\n{match.text}"
     return match._replace(

@@ -175,17 +175,17 @@ def _bounds(source: str, first: int, last: int) -> tuple[int, int]:
     starts += [m.end() for m in _BREAK.finditer(source, lowest, first) if m.end() <= first]
     ends = [m.start() for m in _BREAK.finditer(source, last, highest) if m.end() > last]
     ends += [len(source)] if highest == len(source) else []
-    start = starts.pop() if starts else _cut(source, max(lowest, first - _LEAD_CHARS), first, is_start=True)
+    start = starts.pop() if starts else _find_cut(source, max(lowest, first - _LEAD_CHARS), first, is_start=True)
     if not ends or ends[0] - start > _LONGEST_CHARS:
         if last - start > _SNIPPET_CHARS or (ends and ends[0] - start > _LONGEST_CHARS and first - start > _LEAD_CHARS):
-            start = _cut(source, first - _lead(first, last), first, is_start=True)
-        return start, _cut(source, last, max(last, min(len(source), start + _SNIPPET_CHARS)), is_start=False)
+            start = _find_cut(source, first - _lead(first, last), first, is_start=True)
+        return start, _find_cut(source, last, max(last, min(len(source), start + _SNIPPET_CHARS)), is_start=False)
     end = max([e for e in ends if e - start <= _SNIPPET_CHARS], default=ends[0])
     start = min([s for s in starts if end - s <= _SNIPPET_CHARS], default=start)
     if end < len(source) and (end - start < _SHORT_CHARS or source[end - 1] in ":："):
         # Show what follows a lead-in or a heading, in part if it is long.
         whole = next((e for e in ends if end < e <= start + _LONGEST_CHARS), None)
-        end = whole or _cut(source, end, max(end, min(len(source), start + _SNIPPET_CHARS)), is_start=False)
+        end = whole or _find_cut(source, end, max(end, min(len(source), start + _SNIPPET_CHARS)), is_start=False)
     return start, end
 
 
@@ -193,7 +193,7 @@ def _lead(first: int, last: int) -> int:
     return min(_LEAD_CHARS, max(0, _SNIPPET_CHARS - (last - first)) // 2, first)
 
 
-def _cut(source: str, low: int, high: int, *, is_start: bool) -> int:
+def _find_cut(source: str, low: int, high: int, *, is_start: bool) -> int:
     """Return the first position between two words in [low, high] for the start of a snippet, the last for its end."""
     if is_start:
         if low <= 0 or source[low - 1].isspace():
@@ -208,12 +208,12 @@ def _cut(source: str, low: int, high: int, *, is_start: bool) -> int:
 
 def _line(source: str, start: int, end: int) -> str:
     """Return a part of a text in one line, without rules, fences and marks."""
-    part = _redacted(source, start, end)
+    part = _redact_slice(source, start, end)
     line = " ".join(" ".join(line.split()) for line in part.splitlines() if not _BLANK_LINE.fullmatch(line))
     return ("…" if start else "") + line + ("…" if end < len(source) else "")
 
 
-def _redacted(source: str, start: int, end: int) -> str:
+def _redact_slice(source: str, start: int, end: int) -> str:
     """Return a part of a text with its secrets redacted, including those that cross its ends."""
     from perdure.redaction import redact_part  # loaded with the first search
 

@@ -174,7 +174,7 @@ def _common_part(vectors: Vectors) -> Vectors:
 
 
 class Similarities:
-    """How near messages are to one query: 0 as far as most, 1 the nearest."""
+    """The similarity of messages to one query, from 0 (as most messages) to 1 (the nearest)."""
 
     def __init__(
         self,

@@ -199,14 +199,14 @@ class _CommandAnalyzer:
         """Analyze a command. Raises Unreadable over budget; `dangers` then has the findings so far."""
         scope.assign("PWD", [self._zones.folder or UNKNOWN])
         scope.inherit_targets()
-        self._parsed(text, _Frame(scope))
+        self._parse_and_walk(text, _Frame(scope))
         for name in [n for n in self._functions if n not in self._called_functions]:
             unknown = scope.child()
             unknown.is_open = True
             unknown.arguments = [name, _ANY_WORD] if name in self._aliases else unknown.arguments
             self._nodes(self._functions[name].body, _Frame(unknown, depth=1))
 
-    def _parsed(self, text: str, frame: _Frame, *, is_guess: bool = False) -> None:
+    def _parse_and_walk(self, text: str, frame: _Frame, *, is_guess: bool = False) -> None:
         """Parse and walk a script; a guess that the parser rejects is ignored."""
         self._budget.spend_chars(len(text) if frame.depth else 0)
         script = parse(text, self._budget, depth=frame.depth)
@@ -374,7 +374,7 @@ class _CommandAnalyzer:
             self.invocations.append(exported)
             self._report(exported, is_own=True)
             if a.name in _RUN_VARIABLES and fields and fields[0]:
-                self._nested(Script(fields[0]), Invocation(a.name, (), self._zones), frame)
+                self._enter_nested(Script(fields[0]), Invocation(a.name, (), self._zones), frame)
         return out
 
     def _run(self, run: Invocation, frame: _Frame, typed: str) -> str:
@@ -491,7 +491,7 @@ class _CommandAnalyzer:
     def _follow_nested(self, run: Invocation, frame: _Frame, typed: str) -> None:
         """Analyze everything that the program would run."""
         for inner in (*nested_commands(run), *code_of(run)):
-            self._nested(inner, run, frame)
+            self._enter_nested(inner, run, frame)
         if run.name in SHELLS:
             self._shell(run, frame)
         elif run.name in ("make", "gmake"):
@@ -508,11 +508,11 @@ class _CommandAnalyzer:
                 self._file_run(path, run, frame)
         script = shell_script(run)
         if script is not None:
-            self._nested(Script(script[0], script[1] or (run.name,)), run, frame)
+            self._enter_nested(Script(script[0], script[1] or (run.name,)), run, frame)
         elif runs_stdin(run):
             # A file piped into a shell is the same as a script that is run by its name.
             if run.stdin and run.stdin.strip(FILE):
-                self._nested(Script(run.stdin, (run.name, *run.operands)), run, frame)
+                self._enter_nested(Script(run.stdin, (run.name, *run.operands)), run, frame)
         else:
             self._file_run(run.operands[0], run, frame)
 
@@ -520,7 +520,7 @@ class _CommandAnalyzer:
         """Analyze the recipes of a makefile that the same command has written."""
         for path in run.all_values_of("-f", "--file", "--makefile") or ("Makefile", "makefile", "GNUmakefile"):
             if (text := self._files.get(self._zones.classify(path).path)) is not None:
-                self._nested(Script(recipes_of(text)), run, frame)
+                self._enter_nested(Script(recipes_of(text)), run, frame)
 
     def _file_run(self, path: str, run: Invocation, frame: _Frame) -> None:
         if path in ("/dev/stdin", "/dev/fd/0"):
@@ -529,9 +529,9 @@ class _CommandAnalyzer:
             text = self._files.get(path, self._files.get(self._zones.classify(path).path)) if self._files else None
         if text is not None:
             is_code = language_of(run.name) is not None
-            self._nested(Code("", text) if is_code else Script(text, (path, *run.args)), run, frame)
+            self._enter_nested(Code("", text) if is_code else Script(text, (path, *run.args)), run, frame)
 
-    def _nested(self, inner: NestedCommand, run: Invocation, frame: _Frame) -> None:
+    def _enter_nested(self, inner: NestedCommand, run: Invocation, frame: _Frame) -> None:
         with self._keep_folder(is_kept=not (isinstance(inner, Script) and run.name == "eval")):
             if isinstance(inner, Code):
                 self._code(inner, run, frame)
@@ -560,7 +560,7 @@ class _CommandAnalyzer:
         scope = frame.scope if run.name == "eval" else frame.scope.child()
         scope.arguments = list(inner.arguments) or scope.arguments
         # What is unknown as a whole has been reported.
-        self._parsed(
+        self._parse_and_walk(
             text if text.strip(ALL_TAINTS + " \n") else "",
             _Frame(
                 scope,
@@ -584,7 +584,7 @@ class _CommandAnalyzer:
         if any(next(destructive_statements(s), None) for s in reading.statements):
             self.dangers.append(Danger("database", run.summary))
         for script in reading.scripts:
-            self._parsed(script, _Frame(frame.scope.child(), depth=frame.depth + 1, is_own=True), is_guess=True)
+            self._parse_and_walk(script, _Frame(frame.scope.child(), depth=frame.depth + 1, is_own=True), is_guess=True)
 
     def _record_files(self, paths: Iterable[str], text: str) -> None:
         for p in paths:

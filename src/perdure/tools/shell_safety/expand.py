@@ -100,7 +100,7 @@ class ShellVariables:
                 current = current if current is not None else []
                 current.append(self._tilde(part, index))
                 continue
-            for at, text in enumerate(self._expanded(part, run)):
+            for at, text in enumerate(self._expand(part, run)):
                 pieces = re.split(f"[{re.escape(breaks)}]+", text) if breaks and not part.is_quoted else [text]
                 for number, piece in enumerate(pieces):
                     if (at or number) and current is not None:
@@ -118,11 +118,11 @@ class ShellVariables:
     def text(self, word: Word, run: RunSubstitution) -> str:
         """Expand a word to one string, as in assignments, redirections and here-documents."""
         return "".join(
-            self._tilde(p, i) if isinstance(p, Literal) else " ".join(self._expanded(p, run))
+            self._tilde(p, i) if isinstance(p, Literal) else " ".join(self._expand(p, run))
             for i, p in enumerate(word.parts)
         )
 
-    def _expanded(self, part: Variable | Substitution, run: RunSubstitution) -> list[str]:
+    def _expand(self, part: Variable | Substitution, run: RunSubstitution) -> list[str]:
         values = [run(part).rstrip("\n")] if isinstance(part, Substitution) else self._variable(part, run)
         self._budget.spend_chars(sum(map(len, values)))
         return values

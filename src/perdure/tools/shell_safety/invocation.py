@@ -162,7 +162,7 @@ _VALUE_LETTERS = {
 
 
 def cluster_value(arg: str, letters: str) -> tuple[str, str]:
-    """Return the option of a cluster such as `-sLofile` that takes a value, and what of the value is attached."""
+    """Return the option of a cluster such as `-sLofile` that takes a value, and the attached part of the value."""
     for i, letter in enumerate(arg[1:], 1):
         if letter in letters:
             return f"-{letter}", arg[i + 1 :]

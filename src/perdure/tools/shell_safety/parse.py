@@ -274,7 +274,7 @@ class _TreeReader:
         if kind == "pipeline":
             return self._pipeline(node, depth)
         if kind == "redirected_statement":
-            return self._redirected(node, depth)
+            return self._redirected_statement(node, depth)
         if kind == "subshell":
             return [Group(tuple(self.statements(node, depth)), is_subshell=True)]
         if kind in _GROUPS:
@@ -328,7 +328,7 @@ class _TreeReader:
                 stages += one.commands if isinstance(one, Pipeline) else (one,)
         return [*before, Pipeline(tuple(stages))]
 
-    def _redirected(self, node: TreeNode, depth: int) -> list[Node]:
+    def _redirected_statement(self, node: TreeNode, depth: int) -> list[Node]:
         redirects: list[Redirect] = []
         words: list[Word] = []
         pipes: list[Node] = []
@@ -384,7 +384,7 @@ class _TreeReader:
             return Word()
         if re.search(r"[\"'\\]", start):
             return Word((Literal(self._text(body), is_quoted=True),))
-        return _word(self._filled(body, depth, is_quoted=True))
+        return _word(self._parts_and_text(body, depth, is_quoted=True))
 
     def _command(self, node: TreeNode, depth: int) -> list[Node]:
         assignments: list[Assignment] = []
@@ -443,7 +443,7 @@ class _TreeReader:
             raise Unreadable("it is nested too deeply")
         kind, text = node.type, self._text(node)
         if kind in ("string", "translated_string", "concatenation", "command_name"):
-            return self._filled(node, depth + 1, is_quoted=is_quoted or kind == "string")
+            return self._parts_and_text(node, depth + 1, is_quoted=is_quoted or kind == "string")
         if kind == "raw_string":
             return [Literal(text[1:-1], is_quoted=True)]
         if kind == "ansi_c_string":
@@ -462,7 +462,7 @@ class _TreeReader:
             self._note_error(node)
         return [self._literal(text, is_quoted)]
 
-    def _filled(self, node: TreeNode, depth: int, *, is_quoted: bool) -> list[Part]:
+    def _parts_and_text(self, node: TreeNode, depth: int, *, is_quoted: bool) -> list[Part]:
         """Return the parts of a node, with the text between its children."""
         parts: list[Part] = []
         at = node.start_byte

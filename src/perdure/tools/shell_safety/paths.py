@@ -135,10 +135,10 @@ class PathZones:
         """Return the zone of a path as written, without resolving links."""
         location = self._classified.get(path)
         if location is None:
-            location = self._classified[path] = self._located(path)
+            location = self._classified[path] = self._locate(path)
         return location
 
-    def _located(self, path: str) -> ShellPath:
+    def _locate(self, path: str) -> ShellPath:
         whole = self._absolute(path)
         if whole is None:
             name = path.rsplit("/", 1)[-1]
@@ -194,7 +194,7 @@ class PathZones:
         return replace(self, _links=links, follow_links=lambda path: on_disk(_through_links(path, links)))
 
     def is_shared_temporary(self, path: str) -> bool:
-        """Whether other users may write there: a temporary folder, but for the home and the workspace in one."""
+        """Whether other users may write there: in a temporary folder, except in a home or workspace inside one."""
         at = self.classify(path).path
         is_ours = _is_under(at, self.home) or (self.workspace is not None and _is_under(at, self.workspace))
         return bool(_SCRATCH.match(at)) and not is_ours

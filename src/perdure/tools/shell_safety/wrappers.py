@@ -369,7 +369,7 @@ def _git(run: Invocation) -> Iterator[NestedCommand]:
         yield from (Script(t) for t in run.all_values_of("--tree-filter", "--index-filter", "--msg-filter"))
 
 
-def _embedded(run: Invocation) -> Iterator[NestedCommand]:
+def _embedded_commands(run: Invocation) -> Iterator[NestedCommand]:
     """Yield the arguments of an editor, terminal multiplexer or debugger that may be commands, without their prefix."""
     for text in (*run.args, run.stdin or ""):
         for line in text.split("\n"):
@@ -476,7 +476,7 @@ _SPECIAL: dict[str, _Nested] = {
         "fd fdfind": _fd,
         "ssh": _ssh,
         "git": _git,
-        "vim vi nvim ex view tmux screen gdb expect sqlite3": _embedded,
+        "vim vi nvim ex view tmux screen gdb expect sqlite3": _embedded_commands,
         "tar bsdtar": _tar,
         "rsync": lambda run: (Script(text) for text in run.all_values_of("-e", "--rsh")),
         "sed gsed": _sed,

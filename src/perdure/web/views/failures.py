@@ -77,7 +77,7 @@ def _model_refused(payload: Mapping[str, Any]) -> str:
     return f"{payload.get('model') or 'the model'} refused to answer"
 
 
-def _stopped(payload: Mapping[str, Any]) -> str:
+def _turn_stopped(payload: Mapping[str, Any]) -> str:
     return "the turn was stopped" + (
         " while the reply was being written" if payload.get("text") or payload.get("has_text") else ""
     )
@@ -97,7 +97,7 @@ def _reason(value: object) -> str:
 _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "turn_failed": _turn_failed,
     "model_refused": _model_refused,
-    "turn_stopped": _stopped,
-    "partial_reply": _stopped,
+    "turn_stopped": _turn_stopped,
+    "partial_reply": _turn_stopped,
     "recovery": _recovery,
 }

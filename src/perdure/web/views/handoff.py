@@ -43,8 +43,8 @@ class Links:
     def __init__(self, bodies: Sequence[tuple[int, str, bytes]]) -> None:
         newest_first = bodies[::-1]
         self._seqs = [seq for seq, kind, _ in newest_first if kind != "handoff"]
-        self._text = _unescaped(_BETWEEN.join(body for _, kind, body in newest_first if kind != "handoff"))
-        self._handoffs = [(seq, _unescaped(body)) for seq, kind, body in newest_first if kind == "handoff"]
+        self._text = _unescape_json(_BETWEEN.join(body for _, kind, body in newest_first if kind != "handoff"))
+        self._handoffs = [(seq, _unescape_json(body)) for seq, kind, body in newest_first if kind == "handoff"]
 
     def of(self, facts: Collection[str]) -> dict[str, list[int]]:
         """Return, for each fact, the seqs of the messages that contain it, newest first."""
@@ -130,7 +130,7 @@ def _is_marked(text: str, marks: Sequence[Mark]) -> bool:
     return any(text[end : end + 4 + len(MARK)].lstrip(_CLOSING).startswith(MARK) for _, end in marks)
 
 
-def _unescaped(json: bytes) -> bytes:
+def _unescape_json(json: bytes) -> bytes:
     """Undo the JSON escapes that matter for finding facts; each step runs at memory speed."""
     return json.replace(rb"\\", b"\x01").replace(rb"\n", b"\n").replace(rb"\t", b"\t").replace(b"\x01", b"\\")
 

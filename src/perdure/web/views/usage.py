@@ -34,19 +34,19 @@ def usage_view(scope: ScopedStore, *, days: int) -> UsageView:
     since = (scope.clock.now_ms() // DAY_MS - days + 1) * DAY_MS
     ledger, savings, prices = scope.store.ledger, scope.store.savings, prices_by(scope.catalog)
 
-    def grouped(by: Grouping) -> list[UsageRow]:
+    def usage_by(by: Grouping) -> list[UsageRow]:
         return ledger.usage(by, since_ms=since, visibility=scope.visibility)
 
-    by_day, spared = grouped("day"), savings.compactions(since_ms=since, visibility=scope.visibility)
+    by_day, spared = usage_by("day"), savings.compactions(since_ms=since, visibility=scope.visibility)
     return UsageView(
         days=days,
         by_day=_groups(by_day),
-        by_model=_groups(_by_cost(grouped("model"))),
-        by_source=_groups(_by_cost(grouped("source"))),
-        by_task=_groups(_by_cost(grouped("task"))),
+        by_model=_groups(_by_cost(usage_by("model"))),
+        by_source=_groups(_by_cost(usage_by("source"))),
+        by_task=_groups(_by_cost(usage_by("task"))),
         costliest=_costliest(scope, since),
         totals=TotalsRow.model_validate(_sum([r.totals for r in by_day], compactions=len(spared))),
-        saved_by_cache_usd=saved_by_cache(savings.cached(since_ms=since, visibility=scope.visibility), prices),
+        saved_by_cache_usd=saved_by_cache(savings.cache_usage(since_ms=since, visibility=scope.visibility), prices),
         saved_by_compaction_tokens=sum(s.removed_tokens * calls for s in spared for _, calls in s.calls),
         saved_by_compaction_usd=saved_by_compaction(spared, prices),
     )

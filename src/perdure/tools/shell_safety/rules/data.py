@@ -132,7 +132,7 @@ def deletes_data(code: str) -> bool:
     return _DELETING_CALL.search(code[:20_000]) is not None
 
 
-def _rails(run: Invocation) -> bool:
+def _rails_deletes(run: Invocation) -> bool:
     if any(_RAKE.match(o) for o in run.operands):
         return True
     return run.operands[:1] in (("runner",), ("r",)) and any(deletes_data(o) for o in run.operands[1:])
@@ -144,7 +144,7 @@ def _runs_app_code(run: Invocation) -> bool:
     return is_shell and any(deletes_data(text) for text in (*run.args, run.stdin or ""))
 
 
-def _manage(run: Invocation) -> bool:
+def _manage_deletes(run: Invocation) -> bool:
     words = run.operands
     scripts = [i for i, w in enumerate(words) if w.endswith("manage.py")]
     if run.name in ("django-admin", "manage.py"):
@@ -152,7 +152,7 @@ def _manage(run: Invocation) -> bool:
     return any(words[i + 1] in _DJANGO for i in scripts if i + 1 < len(words))
 
 
-def _artisan(run: Invocation) -> bool:
+def _artisan_deletes(run: Invocation) -> bool:
     return "artisan" in run.operands[:1] and any(_ARTISAN.match(o) for o in run.operands)
 
 
@@ -160,15 +160,15 @@ _HBASE_DROPS = re.compile(r"(?m)(?:^|[;|'\"])\s{0,4}(?:drop|disable|truncate|del
 
 
 RULES = (
-    RiskRule("database", "rake rails gitlab-rails", _rails, "rails db:drop"),
+    RiskRule("database", "rake rails gitlab-rails", _rails_deletes, "rails db:drop"),
     RiskRule(
         "database",
         "python python3 manage.py php artisan mix flask django-admin rails wp drush",
         _runs_app_code,
         "python manage.py shell -c 'User.objects.all().delete()'",
     ),
-    RiskRule("database", "python python3 manage.py django-admin", _manage, "python manage.py flush --no-input"),
-    RiskRule("database", "php", _artisan, "php artisan migrate:fresh"),
+    RiskRule("database", "python python3 manage.py django-admin", _manage_deletes, "python manage.py flush --no-input"),
+    RiskRule("database", "php", _artisan_deletes, "php artisan migrate:fresh"),
     RiskRule(
         "database", "hbase", lambda r: _HBASE_DROPS.search(r.stdin or "") is not None, "hbase shell <<< \"drop 't'\""
     ),

@@ -207,7 +207,7 @@ def _not_overwritten(run: Invocation) -> tuple[str, ...]:
     return run.operands if run.name in ("mkdir", "rm", "unlink", "rmdir", "chattr", "setfacl", "xattr") else ()
 
 
-def _dd(run: Invocation) -> bool:
+def _dd_overwrites(run: Invocation) -> bool:
     target = next((a[3:] for a in run.args if a.startswith("of=")), None)
     if target is None:
         return False
@@ -310,7 +310,7 @@ def _extracts_absolute(run: Invocation) -> bool:
 
 
 RULES = (
-    RiskRule("disk", "dd", _dd, "dd if=/dev/zero of=/dev/sda bs=1M"),
+    RiskRule("disk", "dd", _dd_overwrites, "dd if=/dev/zero of=/dev/sda bs=1M"),
     RiskRule("permissions", "chmod", both(_opens_to_all, unless(is_help)), "chmod 777 server.key"),
     RiskRule("permissions", "chmod chown chgrp", both(_is_broad, unless(is_help)), "chown -R nobody ~"),
     RiskRule("permissions", "chmod chown chgrp", _changes_protected, "chown me /etc/passwd"),

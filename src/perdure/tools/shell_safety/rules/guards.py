@@ -232,7 +232,7 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
         yield danger
     elif guard is not None:
         if not _is_harmless(run, guard):
-            yield _guarded(run, guard)
+            yield _make_danger(run, guard)
     elif (operands := _names().get(run.name)) in ("commands", "targets"):
         first = _verb((_words(run) or ("",))[0])
         if any(map(STORAGE_DEVICE.match, run.operands)):
@@ -379,12 +379,12 @@ def _is_of_devices(run: Invocation) -> bool:
 
 
 def _belies_name(run: Invocation) -> bool:
-    """Return whether a program that is only named like a local tool (`…fmt`) is told to change or publish."""
+    """Return whether a program that is only named like a local tool (`…fmt`) gets an argument to change or publish."""
     first = _verb((_words(run) or ("",))[0])
     return run.name not in _names() and (first in _CHANGES - _DEVELOPS or first in _PUBLISHES | _PUSHES | {"login"})
 
 
-def _guarded(run: Invocation, guard: GuardedProgram) -> Danger:
+def _make_danger(run: Invocation, guard: GuardedProgram) -> Danger:
     """Return the danger of a command that is not free; the reason is plain where nothing is known of it."""
     kind = _kind_by_verb(run, "cloud") if guard.kind == "cloud" else guard.kind
     if guard.kind == "cloud" and _reads(run) and _prints_secret(run):

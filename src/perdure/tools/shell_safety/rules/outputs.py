@@ -110,7 +110,7 @@ def _candidates(run: Invocation) -> Iterator[str]:
 
 
 def tar_archive(run: Invocation) -> str | None:
-    """Return the archive that `tar` is told to use: `cf a.tar`, `-czf a.tar`, `--file=a.tar`."""
+    """Return the archive that `tar` uses: `cf a.tar`, `-czf a.tar`, `--file=a.tar`."""
     for i, a in enumerate(run.args[:-1]):
         if (i == 0 or a.startswith("-")) and re.fullmatch(r"-?[A-Za-z]*f", a):
             return run.args[i + 1]

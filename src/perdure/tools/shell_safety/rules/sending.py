@@ -210,7 +210,7 @@ def copied_paths(run: Invocation) -> tuple[str, ...]:
 
 
 def _copies_away(run: Invocation) -> bool:
-    """Match copies to another machine or a cloud, but for what was built and for machines of a developer."""
+    """Match copies to another machine or a cloud, except of build output and to development machines."""
     if run.name in ("sftp", "ftp") and re.search(r"^[ \t]*(?:m?put|reput|rm|rmdir|rename)\b", run.stdin or "", re.M):
         return True
     if run.name == "sftp" and run.has("-b"):

@@ -109,7 +109,7 @@ def _schedules(run: Invocation) -> bool:
     return any(o.startswith(("--on-", "--timer-property")) for o in run.options)
 
 
-def _pkill_wide(run: Invocation) -> bool:
+def _kills_widely(run: Invocation) -> bool:
     patterns = [o for o in run.operands if o]
     if not patterns or any(len(p.strip(".*^$")) < 3 or _VITAL.match(p) or p in _RUNTIMES for p in patterns):
         return True
@@ -127,7 +127,7 @@ def _changes_interface(run: Invocation) -> bool:
     return run.name in ("ifdown", "ifup") or len(run.operands) > 1
 
 
-def _root_shell(run: Invocation) -> bool:
+def _opens_root_shell(run: Invocation) -> bool:
     if run.name in ("sudo", "doas") and (run.has("-i", "-s", "--login", "--shell")) and not _has_command(run):
         return True
     names = [o.rsplit("/", 1)[-1] for o in run.operands]
@@ -148,7 +148,7 @@ def _clears_history(run: Invocation) -> bool:
     return run.has("-c", "-w", "-d") or "-c" in run.args
 
 
-def _history_off(run: Invocation) -> bool:
+def _disables_history(run: Invocation) -> bool:
     if run.name == "set":
         return "+o" in run.args and "history" in run.args
     return any(re.fullmatch(r"HIST(?:FILE|SIZE)(?:=(?:0?|/dev/null))?", a) for a in run.args)
@@ -175,7 +175,7 @@ RULES = (
     RiskRule("kill", "kill", _kills_every_listed, "ps aux | awk '{print $2}' | xargs kill -9"),
     RiskRule("kill", "kill renice", _signals_servers, "pgrep -f postgres | xargs kill -STOP"),
     RiskRule("environment", "gdb lldb strace ltrace", _attaches, "gdb -p 1234 -ex 'call (int)system(\"id\")'"),
-    RiskRule("kill", "pkill skill slay", both(_pkill_wide, unless(is_help)), "pkill -9 -u root"),
+    RiskRule("kill", "pkill skill slay", both(_kills_widely, unless(is_help)), "pkill -9 -u root"),
     RiskRule(
         "firmware",
         "pio platformio",
@@ -199,14 +199,14 @@ RULES = (
         "pm2 delete all",
     ),
     RiskRule("security", "history", _clears_history, "history -c"),
-    RiskRule("security", "unset export set declare", _history_off, "unset HISTFILE"),
+    RiskRule("security", "unset export set declare", _disables_history, "unset HISTFILE"),
     RiskRule(
         "security",
         "npm yarn pnpm",
         lambda r: "config" in r.operands and any("strict-ssl" in a for a in r.args) and "false" in " ".join(r.args),
         "npm config set strict-ssl false",
     ),
-    RiskRule("privileges", "sudo doas pkexec run0", _root_shell, "sudo su"),
+    RiskRule("privileges", "sudo doas pkexec run0", _opens_root_shell, "sudo su"),
     RiskRule("privileges", "sudo", _reads_password, "echo secret | sudo -S id"),
     RiskRule("privileges", "run0", lambda r: not r.args, "run0"),
     RiskRule(

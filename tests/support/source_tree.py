@@ -52,6 +52,13 @@ class Module:
         return [((f.end_lineno or f.lineno) - f.lineno + 1, f"{self.name}.{f.name}:{f.lineno}") for f in found]
 
     @cached_property
+    def callables(self) -> list[str]:
+        """The names of its functions and methods; of properties none, which are named like values."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        found = (node for node in ast.walk(self.tree) if isinstance(node, kinds))
+        return [f.name for f in found if not any("property" in ast.unparse(d) for d in f.decorator_list)]
+
+    @cached_property
     def imports(self) -> frozenset[str]:
         """Every module it imports, at the top or inside a function."""
         return frozenset(_imports(self.tree))

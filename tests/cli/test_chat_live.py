@@ -322,6 +322,20 @@ def test_a_command_at_an_approval_is_no_reason_of_a_refusal(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("_home")
+def test_the_name_of_a_command_answers_a_question_of_the_model(tmp_path: Path) -> None:
+    asks = Say(calls=(Call("clarify", {"question": "Which route?", "choices": []}),))
+    with Simulator(script=[asks, "As you wish."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("add a page\r")
+        chat.see("Which route?")
+        chat.type("/search\r")
+        chat.see("As you wish.")
+        assert sim.requests[-1].body["messages"][-1]["content"] == "/search"
+        chat.type("\x04")
+        assert chat.end() == 0
+
+
+@pytest.mark.usefixtures("_home")
 def test_what_is_asked_every_time_offers_nothing_lasting(tmp_path: Path) -> None:
     with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
         chat.see("/help lists")

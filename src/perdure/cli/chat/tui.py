@@ -235,7 +235,9 @@ class ChatApp:
         self._leave_until_s = float("-inf")  # twice means twice in a row
         is_answer = self._panel is not None and self._box.is_answering
         text = line.meant if is_answer else as_command(line.meant)
-        command = self._desk.commands.find(text) if self._desk is not None else None
+        # To a question of the model, `/search` may be the answer: the route of a page, or a folder.
+        is_taken_whole = is_answer and self._panel is not None and not self._panel.question.is_approval
+        command = self._desk.commands.find(text) if self._desk is not None and not is_taken_whole else None
         if self._panel is not None and is_answer and command is None:
             self._reply(refusal(line.meant) if self._panel.is_refusing else line.meant)
             return

@@ -108,6 +108,16 @@ def test_the_reason_of_a_refusal_reaches_the_model(tmp_path: Path, doomed: Path)
         assert doomed.exists()
 
 
+def test_an_approval_for_one_call_offers_nothing_lasting(tmp_path: Path) -> None:
+    with Simulator(script=script) as sim, gateway_at(tmp_path, sim) as gateway, client(gateway) as ann:
+
+        def reply(question: dict[str, Any]) -> None:
+            assert (question["choices"], question["covers"]) == (["once", "no"], "This is asked every time.")
+            assert ann.post(f"/api/questions/{question['question_id']}", json={"answer": "no"}).status_code == 204
+
+        assert "the user refused" in ask_and_answer(ann, "run cat ~/.ssh/id_rsa", reply)[-1]["final_response"]
+
+
 def test_an_unanswered_approval_is_denied(tmp_path: Path, doomed: Path) -> None:
     with (
         Simulator(script=script) as sim,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -12,8 +12,10 @@ from perdure.config.settings import TelegramSettings
 from perdure.core.errors import ConfigError, StoreError, StoreUnavailable
 from perdure.core.events import Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.core.messages import ToolCall
+from perdure.core.ports import ApprovalAnswer
 from perdure.core.visibility import User
 from perdure.gateway.adapters.conformance import ScriptedHub
+from perdure.gateway.adapters.streamed_reply import parse_button
 from perdure.gateway.events.types import (
     ChatKey,
     CommandAnswered,
@@ -448,6 +450,25 @@ def test_a_refused_warning_does_not_end_the_delivery() -> None:
         await adapter.deliver(ME, "t_1", _played([Notice("careful", "warning"), TurnFinished("completed", "Done.")]))
 
         assert [s.text for s in api.sent] == ["Done."]
+
+    _live(story)
+
+
+@pytest.mark.parametrize(
+    ("choices", "labels"), [((), ["Once", "This session", "Always", "No"]), (("once", "no"), ["Once", "No"])]
+)
+def test_an_approval_has_the_buttons_of_its_choices(choices: tuple[str, ...], labels: list[str]) -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
+        delivering = asyncio.create_task(adapter.deliver(ME, "t_1", _from(events)))
+        events.put_nowait(QuestionAsked("q_1", "approval", "cat ~/.ssh/id_rsa", choices))
+        await _until(lambda: api.sent and api.sent[-1].keyboard)
+        buttons = [button for row in api.sent[-1].keyboard for button in row]
+        assert [button["text"] for button in buttons] == labels
+        answers = [parse_button(button["callback_data"], str)[1] for button in buttons]
+        assert answers == list(choices or get_args(ApprovalAnswer))
+        events.put_nowait(TurnFinished("completed", "Done."))
+        await delivering
 
     _live(story)
 

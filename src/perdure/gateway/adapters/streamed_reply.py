@@ -214,14 +214,18 @@ class StreamedReply(ABC):
 
     async def _show_question(self, question: QuestionAsked) -> None:
         is_approval = question.kind == "approval"
-        choices = list(_APPROVALS.values()) if is_approval else list(question.choices)
+        choices, numbers = list(question.choices), list(range(len(question.choices)))
+        if is_approval:
+            # The number in a button is that of the answer among all, whichever are offered.
+            numbers = [n for n, answer in enumerate(_APPROVALS) if not choices or answer in choices]
+            choices = [list(_APPROVALS.values())[n] for n in numbers]
         details = "".join(f"\n{detail}" for detail in (question.reason, question.covers) if detail)
         text, labels = self.format_question(question.text, details, choices, is_approval=is_approval)
         if not is_approval:
             self._pending_questions[self._chat_id] = question.question_id
         # The data of a button is limited to 64 bytes, so it has an index; the label or the text has the choice.
         prefix = "a" if is_approval else "c"
-        buttons = [(label, f"{question.question_id}|{prefix}{number}") for number, label in enumerate(labels)]
+        buttons = [(label, f"{question.question_id}|{prefix}{n}") for n, label in zip(numbers, labels, strict=False)]
         pieces = split_text(text, limit=self._client.limit)
         if len(pieces) > self.max_pieces:
             caption = f"The complete question, {len(text):,} characters."

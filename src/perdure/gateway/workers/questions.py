@@ -28,6 +28,8 @@ UNATTENDED_S = 10.0
 # Polling interval for answers that arrive through another process.
 _POLL_S = 0.5
 _APPROVALS: tuple[str, ...] = get_args(ApprovalAnswer)
+# Where every answer covers this one call only.
+_FOR_ONE_CALL = ("once", "no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ class ChatPrompter:
         answer = await self._ask(
             "approval",
             request.action,
-            choices=_APPROVALS,
+            choices=_APPROVALS if request.is_lasting else _FOR_ONE_CALL,
             reason=request.reason,
             covers=request.covers,
             dangerous=request.dangerous,

@@ -108,6 +108,7 @@ OTHER_STATUS = "On branch tides\nnothing to commit, working tree clean"
     [
         ("cd ../harbour && git status", "totals"),
         ("git -C /srv/harbour status", "totals"),
+        ("cd /srv/app-web && git status", "totals"),
         ("cd web && git status", "tides"),
         ("cd /srv/app/web && git status", "tides"),
     ],
@@ -142,3 +143,23 @@ def test_a_commit_in_a_later_log_is_told_beside_the_changes_that_it_may_hold() -
     assert "the log then showed 9f8e7d6 Round the totals as the newest" in _after_edit(log)["Active Task"]
     elsewhere = ("cd /srv/app", ""), ("cd ../harbour && git log --oneline -3", log[1])
     assert "9f8e7d6" not in _after_edit(*elsewhere)["Active Task"]
+
+
+@pytest.mark.spec("E1c")
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("git log --oneline | grep -i tides", "1a2b3c4 Add the tides"),
+        ("git log --oneline | tail -2", "1a2b3c4 Add the tides\n1a2b3c3 Begin"),
+        ("git log --oneline -2 origin/main && git log --oneline -2", "1a2b3c4 Theirs\n9f8e7d6 Ours"),
+        ("git show --oneline 1a2b3c4; git log --oneline -1", "1a2b3c4 Add the tides\n9f8e7d6 Ours"),
+    ],
+)
+def test_a_commit_that_was_picked_out_of_a_log_is_not_the_newest(command: str, output: str) -> None:
+    assert "(no commit seen)" in _after_edit((command, output))["Active Task"]
+
+
+@pytest.mark.spec("E1c")
+def test_the_first_lines_of_a_log_show_the_newest_commit() -> None:
+    log = ("git log --oneline | head -3", "9f8e7d6 Round the totals\n1a2b3c4 Begin")
+    assert "the log then showed 9f8e7d6 Round the totals as the newest" in _after_edit(log)["Active Task"]

@@ -337,7 +337,8 @@ class WorkLog:
         """Whether a folder may belong to the repository that is worked on."""
         if not folder or self.folder is None or _is_relative(folder) or _is_relative(self.folder.value):
             return True
-        return folder.startswith(self.folder.value) or self.folder.value.startswith(folder)
+        entered, here = (f"{f.rstrip('/')}/" for f in (folder, self.folder.value))
+        return entered.startswith(here) or here.startswith(entered)
 
     def _add_files(self, seq: int, facts: CallFacts) -> None:
         uses: tuple[tuple[FileStatus, tuple[str, ...]], ...] = (

@@ -82,6 +82,9 @@ _REVISION = re.compile(
 _PLAIN_LOG = re.compile(
     r"--oneline|-\d+|-n\d*|\d+|--max-count=\d+|--decorate\S*|--stat|--no-pager|--abbrev-commit|HEAD|log"
 )
+# Filters that leave the first line of a log the first one, and commands that may print commits before it.
+_WHOLE_FILTERS = frozenset(("head", "cat", "less"))
+_PRINTS_COMMITS = frozenset(("log", "show", "reflog", "cherry", "rev-list", "shortlog", "blame"))
 _LONE_HASH = re.compile(rf"^{_HASH}$", re.M)
 _ACTS = frozenset(
     """commit merge rebase cherry-pick revert pull am stash checkout switch reset push worktree clone restore
@@ -125,12 +128,12 @@ def read_git(line: ShellLine, view: OutputView) -> CallFinding | None:
     combined = combine_findings(findings)
     if combined.is_failure or combined.facts.commit is not None or view.exit_code:
         return combined
-    return replace(combined, facts=merge_facts([combined.facts, _read_moved_head(commands, view)]))
+    return replace(combined, facts=merge_facts([combined.facts, _read_moved_head(line, commands, view)]))
 
 
-def _read_moved_head(commands: Sequence[ShellCommand], view: OutputView) -> CallFacts:
+def _read_moved_head(line: ShellLine, commands: Sequence[ShellCommand], view: OutputView) -> CallFacts:
     """Read the commit at HEAD after a merge, a pull, a rebase or a reset, or from the beginning of a log."""
-    shown = _shown_head(commands[-1], view)
+    shown = _shown_head(commands[-1], view) if _begins_with_head(line, commands) else ""
     moved = ""
     if (heads := _HEAD_AT.findall(view.text)) and not _REBASED.search(view.text):
         moved = f"{heads[-1][0]} {one_line(heads[-1][1], 90)}".rstrip()
@@ -143,6 +146,13 @@ def _read_moved_head(commands: Sequence[ShellCommand], view: OutputView) -> Call
     elif (reset := _reset_target(commands)) and "fatal:" not in view.text:
         moved = f"reset to {reset}"
     return CallFacts(head=(shown or moved) if moved else "", shown_head=shown)
+
+
+def _begins_with_head(line: ShellLine, commands: Sequence[ShellCommand]) -> bool:
+    """Whether the first commit printed is that of the last command: no filter chose it, no other command shows one."""
+    last = len(line.commands) - 1 - line.commands[::-1].index(commands[-1])
+    is_whole = all(c.program in _WHOLE_FILTERS for c in line.commands[last + 1 :] if c.is_filter)
+    return is_whole and not any(git_subcommand(c) in _PRINTS_COMMITS for c in commands[:-1])
 
 
 def _shown_head(command: ShellCommand, view: OutputView) -> str:

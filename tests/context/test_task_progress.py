@@ -486,6 +486,25 @@ def test_a_question_that_the_user_puts_off_stays_pending_until_they_come_back_to
 
 
 @pytest.mark.spec("E1c")
+@pytest.mark.parametrize(
+    ("reply", "words", "then"),
+    [
+        # Not asked of the user.
+        ("Why does it fail? The port was closed. It is open now.", "One more thing first: rename tides to moon.", ""),
+        # An order, and what follows it.
+        ("Fixed. Should I commit the change of the tides?", "Check first that the linter is green, then commit.", ""),
+        # Asked again, and answered.
+        ("Fixed. Shall I deploy it?", "Quick question first: which branch is this?", "On main. Deploy it now?"),
+        ("Fixed. Shall I push?", "Quick question first: which branch is this?", "On main."),
+    ],
+)
+def test_a_question_that_is_settled_is_not_called_put_off(reply: str, words: str, then: str) -> None:
+    answered = [user(ASKED), assistant(reply), user(words), assistant(then or "Done.")]
+    follows = [user("OK do that"), assistant("Done.")] if then.endswith("?") else [user("Push it"), assistant("Done.")]
+    assert "Pending User Asks" not in _sections(*answered, *(follows if then else ()), user("Now the header."))
+
+
+@pytest.mark.spec("E1c")
 def test_what_is_done_is_listed_though_its_reply_is_in_view_where_nothing_else_would_be() -> None:
     done = [user(ASKED), *_edit(1, "/srv/shop/a.py"), assistant("Added the date column to the export."), user("Why?")]
     listed = _sections(*done, in_view=frozenset((3, 4)))["Completed Actions"]

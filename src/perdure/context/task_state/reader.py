@@ -86,7 +86,7 @@ _OWN_STEP = re.compile(
 )
 # The user puts a question of the assistant's off: "quick question first".
 _PUTS_OFF = re.compile(
-    r"(?i)\b(?:question|thing|check|look|detail)s? first\b|\bfirst (?:a|one|another) (?:\w+ )?(?:question|thing)\b"
+    r"(?i)\b(?:question|thing|detail)s? first\b|\bfirst (?:a|one|another) (?:\w+ )?(?:question|thing)\b"
     r"|\bbefore (?:that|(?:I|we) (?:decide|answer)|deciding|answering)\b|^\W*(?:hold on|one moment|not so fast)\b"
     r"|\berst noch eine\b|\bvorher noch\b|先问|その前に|그 ?전에"
 )
@@ -304,13 +304,16 @@ class _StateFold:
     def _note_put_off(self, reading: UserReading, about: str) -> None:
         """Keep the questions of the last reply that a message puts off, until one is about them."""
         reply = self.last_reply
-        if reply is not None and not about and _PUTS_OFF.search(reading.own_words):
+        question = self.requests.question
+        if reply is not None and question and not about and _PUTS_OFF.search(reading.own_words):
             asked = [s for s in sentences(redact(reply.message.typed_text)) if s.endswith(("?", "？"))]
             words = " … ".join(tidy(s.strip(" *_-")) for s in asked)
             self.put_off = SourcedValue(beginning(words, _QUESTION_CHARS), reply.seq) if words else self.put_off
         elif self.put_off is not None:
-            common = topic_words(self.put_off.value) & topic_words(reading.own_words)
-            if about or reading.is_bare or len(common) >= _FEWEST_COMMON:
+            topic = topic_words(self.put_off.value)
+            # The user takes it up in their own words, or answers the assistant, who asked again.
+            common = max(len(topic & topic_words(words)) for words in (reading.own_words, question))
+            if about or reading.is_bare or common >= min(_FEWEST_COMMON, (len(topic) + 1) // 2):
                 self.put_off = None
 
     def _find_disputed_request(self, reading: UserReading) -> int | None:

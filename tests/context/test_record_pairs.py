@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from perdure.context.record.record import call_lines, draw_record
 from perdure.context.tool_calls.describe import describe_call
 from perdure.context.tool_calls.wrapped_calls import is_wrapped_in
@@ -49,6 +51,23 @@ def test_calls_that_only_follow_each_other_stay_two() -> None:
     )
     assert len(call_lines(entries)) == 2
     assert not is_wrapped_in(_call("ls", "c1", path="a"), _call("run", "c2", command="ls a b c d"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"command": "pytest tests/test_rates.py"}, {"command": "pip install rates && pytest tests/test_rates.py"}),
+        ({"path": "a.py", "content": _CODE}, {"path": "b.py", "content": f"{_CODE}print(len(rates))\n"}),
+        ({"command": "grep -rn load_rates src"}, {"prompt": "Run grep -rn load_rates src, then list all callers."}),
+    ],
+)
+def test_a_longer_call_after_one_without_a_result_is_no_wrapper(first: dict[str, str], second: dict[str, str]) -> None:
+    entries = _entries(
+        assistant("", (_call("tool", "c1", **first),)),
+        assistant("", (_call("tool", "c2", **second),)),
+        tool_result("c2", "3 passed"),
+    )
+    assert list(call_lines(entries)) == [(0, "c1"), (1, "c2")]
 
 
 def test_an_interpreter_fails_with_the_reason_of_its_error() -> None:

@@ -57,6 +57,39 @@ def test_a_complete_block_is_applied() -> None:
     assert has_broken_block(BROKEN)
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        # A heading of reStructuredText, and the marks of a merge conflict.
+        "<<<<<<< SEARCH\nTides\n=====\n\nlevel 1\n=======\nTides\n=====\n\nlevel 2\n>>>>>>> REPLACE",
+        "<<<<<<< SEARCH\n<<<<<<< HEAD\nlevel 1\n=======\nlevel 2\n>>>>>>> main\n=======\nlevel 2\n>>>>>>> REPLACE",
+        "<<<<<<< SEARCH\r\nlevel 1\r\n=======\r\nlevel 2\r\n>>>>>>> REPLACE",
+        "<<<<<<< SEARCH\n:start_line:3\n-------\nlevel 1\n=======\nlevel 2\n>>>>>>> REPLACE",
+    ],
+)
+def test_a_block_with_marks_in_its_text_is_complete(block: str) -> None:
+    assert not has_broken_block(block)
+    folded = fold_edit_blocks(block)
+    assert "level 1" in folded
+    assert "+ level 2" in folded
+    assert "not applied" not in folded
+    assert "_line" not in folded
+
+
+def test_an_explanation_of_the_marks_is_no_broken_edit() -> None:
+    text = "A block begins with:\n\n```\n<<<<<<< SEARCH\n```\n\nand ends with:\n\n```\n>>>>>>> REPLACE\n```\n"
+    assert not has_broken_block(text)
+    assert fold_edit_blocks(text).strip() == text.strip()
+    assert not has_broken_block("<<<<<<< SEARCH is the line that begins a block.")
+
+
+def test_the_text_behind_a_broken_block_is_not_taken_for_code() -> None:
+    folded = fold_edit_blocks(REPLY.replace("\n>>>>>>> REPLACE", ""))
+    assert "+ level = 2" in folded
+    assert folded.strip().endswith("```\n\nThat is all.")
+    assert "+ That is all." not in folded
+
+
 def test_text_without_blocks_stays_as_it_is() -> None:
     for text in ("plain", "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> main", "a\n=======\nb"):
         assert fold_edit_blocks(text) == text

@@ -10,39 +10,50 @@ import re
 
 from perdure.context.tool_calls.edits import changed_lines, excerpt_rows
 
-_BEGIN = "<<<<<<< SEARCH"
-_LINES = r"(?:(?![<=>]{5,9}(?: |$))[^\n]*\n)*"
+_BEGIN = "<<<<< SEARCH"
 # The path stands above the fence.
-_PATH = r"(?:^(?P<path>[\w./@+-]{1,200}\.\w{1,8})[ \t]*\n(?P<fence>`{3,}[^\n]{0,40}\n))?"
+_PATH = r"(?:^(?P<path>[\w./@+-]{1,200}\.\w{1,8})[ \t\r]*\n(?P<fence>`{3,}[^\n]{0,40}\n))?"
+_OPENING, _CLOSING = r"<{5,9} SEARCH>?[ \t\r]*$", r">{5,9} REPLACE[^\n]*$"
+# Some programs have the place first: ":start_line:12".
+_PLACE = r"(?:(?::\w{1,20}_line:[^\n]*\n)+(?:-{7}[ \t\r]*\n)?)?"
+# A block ends with its closing line; one that has none goes as far as the next block.
 _BLOCK = re.compile(
-    rf"{_PATH}^<{{5,9}} SEARCH[^\n]*\n(?P<old>{_LINES})={{5,9}}[ \t]*\n(?P<new>{_LINES})>{{5,9}} REPLACE[^\n]*$",
-    re.MULTILINE,
+    rf"{_PATH}^{_OPENING}\n{_PLACE}(?P<body>(?:(?!{_OPENING}|{_CLOSING})[^\n]*\n)*)(?P<end>{_CLOSING})?", re.MULTILINE
 )
-# A block without its closing line, as far as it goes.
-_BROKEN = re.compile(
-    rf"^<{{5,9}} SEARCH[^\n]*\n(?P<old>{_LINES})(?:={{5,9}}[ \t]*\n(?P<new>{_LINES}))?(?:={{5,9}}[ \t]*$)?",
-    re.MULTILINE,
-)
+# The divider has seven signs; others may underline a heading within the text.
+_DIVIDERS = (re.compile(r"^={7}[ \t\r]*\n", re.MULTILINE), re.compile(r"^={5,9}[ \t\r]*\n", re.MULTILINE))
+# What ends a block without its closing line: another divider, or the end of the fence.
+_BREAK = re.compile(r"^(?:={5,9}[ \t\r]*|(?P<fence>`{3,}[^\n]*))\n", re.MULTILINE)
 
 
 def fold_edit_blocks(text: str) -> str:
     """Return a text with each block reduced to the lines that it removes and adds."""
-    if _BEGIN not in text:
-        return text
-    return _BROKEN.sub(_fold_broken, _BLOCK.sub(_fold, f"{text}\n"))
-
-
-def _fold(block: re.Match[str]) -> str:
-    rows = excerpt_rows(*changed_lines(block["old"], block["new"])) or ["(lines moved or unchanged)"]
-    head = f"{block['fence']}{block['path']}:\n" if block["path"] else ""
-    return head + "\n".join(rows)
-
-
-def _fold_broken(block: re.Match[str]) -> str:
-    rows = excerpt_rows(*changed_lines(block["old"], block["new"])) if block["new"] else []
-    return "\n".join(("(an edit block that breaks off, not applied)", *rows))
+    return _BLOCK.sub(_fold, f"{text}\n") if _BEGIN in text else text
 
 
 def has_broken_block(text: str) -> bool:
-    """Return whether a block of a text lacks its divider or its closing line."""
-    return _BEGIN in text and _BROKEN.search(_BLOCK.sub("", f"{text}\n")) is not None
+    """Return whether a block of a text lacks its closing line."""
+    return _BEGIN in text and any(block["end"] is None for block in _BLOCK.finditer(f"{text}\n"))
+
+
+def _fold(block: re.Match[str]) -> str:
+    head = f"{block['fence']}{block['path']}:\n" if block["path"] else ""
+    body = block["body"]
+    divider = next(filter(None, (pattern.search(body) for pattern in _DIVIDERS)), None)
+    if block["end"] is None:
+        return head + _fold_broken(body, divider)
+    if divider is None:
+        return block[0]
+    rows = excerpt_rows(*changed_lines(body[: divider.start()], body[divider.end() :]))
+    return head + "\n".join(rows or ["(lines moved or unchanged)"])
+
+
+def _fold_broken(body: str, divider: re.Match[str] | None) -> str:
+    """Return what an incomplete block changes, and the text behind it."""
+    rows = ["(an edit block that breaks off, not applied)"]
+    end = _BREAK.search(body, divider.end() if divider is not None else 0)
+    if divider is not None:
+        new = body[divider.end() : end.start() if end is not None else None]
+        rows += excerpt_rows(*changed_lines(body[: divider.start()], new))
+    rest = "" if end is None else body[end.start() :] if end["fence"] else body[end.end() :]
+    return "\n".join((*rows, rest))

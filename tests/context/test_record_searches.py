@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from perdure.context.tool_calls.call_line import CallLine
 from perdure.context.tool_calls.describe import describe_call
 from perdure.core.messages import ToolCall
@@ -65,3 +67,32 @@ def test_file_names_are_no_hits() -> None:
     names = "\n".join(f"lib/module_{n}.py" for n in range(30))
     line = describe("glob", names, pattern="lib/*.py")
     assert line.detail == line.line
+
+
+def test_hits_below_the_name_of_their_file_are_told_with_it() -> None:
+    files = ("lib/tides.py", "lib/moon.py")
+    hits = "\n\n".join(f"{file}\n" + "\n".join(f"{n}:    read_gauge()" for n in range(3, 12)) for file in files)
+    detail = describe("grep", hits, pattern="read_gauge").detail
+    assert "lib/tides.py:3, 4, 5, 6, 7, 8, 9, 10, 11" in detail
+    assert "lib/moon.py:3, 4, 5, 6, 7, 8, 9, 10, 11" in detail
+
+
+@pytest.mark.parametrize("start", ["", "2024-05-01 ", "2024-05-01T", "[", "May 1 "])
+def test_times_are_no_files_and_line_numbers(start: str) -> None:
+    lines = [f"{start}12:{n:02}:45 the gauge of port {n} is read" for n in range(5)]
+    detail = describe("terminal", "\n".join(lines), command="grep gauge app.log").detail
+    assert all(line in detail for line in lines)
+
+
+@pytest.mark.parametrize("files", [20, 40])
+def test_files_for_which_there_is_no_room_are_counted(files: int) -> None:
+    hits = [f"lib/{n}.py:{n}: import tides" for n in range(files)]
+    detail = describe("grep", "\n".join(hits), pattern="import").detail
+    shown = detail.count(".py:")
+    assert shown == files or f"… {files - shown} more" in detail
+
+
+def test_hits_behind_much_context_are_told() -> None:
+    body = [f"lib/tides.py-{n}-    step({n})" for n in range(31, 700)]
+    detail = describe("grep", "\n".join(["lib/tides.py:30:one", *body, "lib/tides.py:700:two"]), pattern="o").detail
+    assert "700: two" in detail

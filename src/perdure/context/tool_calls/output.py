@@ -23,6 +23,7 @@ DATA_CHARS = 2_000
 # Of a report or a plan, which is kept as prose.
 MAX_REPORT_CHARS = 24_000
 _MAX_ROWS = 28
+_COUNT_OF_MORE = re.compile(r"… (\d{1,9}) more")
 # A result of more characters or lines is reduced to its head, its tail and the marked lines between them.
 _WHOLE_CHARS = 64_000
 _WHOLE_LINES = 2_500
@@ -389,7 +390,10 @@ def join_rows(rows: Iterable[str], *, limit: int, row_chars: int = 240) -> list[
     for number, row in enumerate(every):
         piece = row if len(row) <= row_chars else clip_middle(row, row_chars)
         if out and (used + len(piece) > limit or len(out) >= _MAX_ROWS):
-            out.append(f"… {len(every) - number} more")
+            # The last row may count some already.
+            counted = _COUNT_OF_MORE.fullmatch(every[-1])
+            more = len(every) - number + (int(counted[1]) - 1 if counted is not None else 0)
+            out.append(f"… {more} more")
             break
         out.append(piece)
         used += len(piece) + 1

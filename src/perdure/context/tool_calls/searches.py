@@ -7,16 +7,20 @@ from collections.abc import Sequence
 
 from perdure.context.tool_calls.output import join_rows, one_line
 
-# A hit: "path:12:text", or "12:text" in the only file that was searched. Lines around it have "-" for ":".
-_HIT = re.compile(r"(?P<path>(?:[A-Za-z]:)?[^\s:][^:\n]{0,300})?(?(path):)(?P<number>\d{1,7}):(?P<text>.*)")
+# A hit: "path:12:text", or "12:text" in the only file that was searched. Lines around it have "-" for ":". A path with
+# blanks has an extension; dates and times ("2024-05-01 12:30:45") are none, nor is a time a number and a text.
+_HIT = re.compile(
+    r"(?P<path>(?:[A-Za-z]:)?(?![\[(]?[\d.,/T-]+:)(?:[^\s:]{1,300}(?=:)|[^\s:][^:\n]{0,290}\.\w{1,10}(?=:)))?"
+    r"(?(path):)(?P<number>\d{1,7}):(?(path)|(?!\d\d\b))(?P<text>.*)"
+)
+# The file above its hits.
+_FILE = re.compile(r"([\w.@+-]{0,100}[/.][\w./@+-]{1,300}):?")
 _BESIDE = re.compile(r"--$|(?:[^\s:][^\n]{0,300}?-)?\d{1,7}-")
 _FEW_LINES = 15
-_MOST_LINES = 600
 _ROWS_CHARS = 500
 _TEXT_CHARS = 150
-# Hits of which the text is shown, and files of which the lines are listed.
+# Hits of which the text is shown.
 _FEW_HITS = 8
-_MOST_FILES = 16
 # A search that found more was too wide to decide anything.
 _MOST_HITS = 48
 _MOST_NUMBERS = 24
@@ -28,7 +32,7 @@ def search_rows(lines: Sequence[str], total: int) -> list[str]:
     """Return the rows for what a search printed: of a longer output only its hits, if they are not too many."""
     if total <= _FEW_LINES:
         return join_rows([one_line(row, _TEXT_CHARS) for row in _without_repeated_paths(lines)], limit=_ROWS_CHARS)
-    hits = _read_hits(lines[:_MOST_LINES])
+    hits = _read_hits(lines)
     if not hits or len(hits) > _MOST_HITS:
         return []
     if len(hits) <= _FEW_HITS:
@@ -42,17 +46,21 @@ def search_rows(lines: Sequence[str], total: int) -> list[str]:
     rows = [
         f"{path}:{_list_numbers(found)}" if path else f"lines {_list_numbers(found)}" for path, found in numbers.items()
     ]
-    return join_rows(rows[:_MOST_FILES], limit=_ROWS_CHARS + _ROWS_CHARS // 2)
+    return join_rows(rows, limit=_ROWS_CHARS + _ROWS_CHARS // 2)
 
 
 def _read_hits(lines: Sequence[str]) -> list[tuple[str, str, str]]:
     """Return path, line number and text of each hit; none where the lines are of another kind."""
     hits: list[tuple[str, str, str]] = []
-    other = 0
+    file, other = "", 0
     for line in lines:
         if (match := _HIT.match(line)) is not None:
-            hits.append((match["path"] or "", match["number"], match["text"]))
-        elif _BESIDE.match(line) is None:
+            hits.append((match["path"] or file, match["number"], match["text"]))
+        elif _BESIDE.match(line) is not None:
+            continue
+        elif (heading := _FILE.fullmatch(line)) is not None:
+            file = heading[1]
+        else:
             other += 1
     return hits if other <= _OTHER_SHARE * len(lines) else []
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perdure
 from perdure.context.handoff import Handoff, render
-from perdure.context.summary_check import _PART_CHARS, MARK, GroundingSources, check_summary
+from perdure.context.summary_check import _PART_CHARS, MARK, GroundingSources, check_summary, quotes_in
 from support.long_histories import working_session
 from support.summarisers import GOOD
 
@@ -216,6 +218,22 @@ def test_the_text_between_two_quotations_is_no_quotation() -> None:
     assert check_summary({"Critical Context": line}, sources).sections["Critical Context"] == line
     wrong = 'it says "something that nobody ever wrote"'
     assert MARK in check_summary({"Critical Context": wrong}, sources).sections["Critical Context"]
+
+
+@pytest.mark.spec("E12")
+def test_an_escaped_quotation_is_checked_like_any_other() -> None:
+    wrong = r"The log says \"something that nobody ever wrote\" there."
+    assert MARK in check_summary({"Critical Context": wrong}, ["a log"]).sections["Critical Context"]
+
+
+def test_quotations_are_read_in_linear_time() -> None:
+    def seconds(times: int) -> float:
+        begin = time.perf_counter()
+        quotes_in('- "' + '\\"' * times)
+        return time.perf_counter() - begin
+
+    seconds(100)
+    assert seconds(20_000) < 40 * max(seconds(2_000), 0.002)
 
 
 @pytest.mark.spec("E12")

@@ -21,7 +21,11 @@ Kind = Literal["path", "number", "id", "url", "quote", "request"]
 MARK = "[unverified]"
 
 # Straight quotes are paired from the left, short ones too: else the text between two quotations would pass for one.
-_QUOTED = re.compile(r"“([^”]{12,})”|\"((?:[^\"\\\n]|\\[^\n])*)\"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»")
+# A quotation within one is escaped and begins none, so that each mark is looked at once.
+_QUOTED = re.compile(
+    r"“([^”]{12,})”|(?<!\\)\"((?:[^\"\\\n]|\\[^\n])*)\"|\\\"([^\"\n]{12,})\\\""
+    r"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»"
+)
 _SHORTEST_QUOTE = 12
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _USER_SAYS = re.compile(

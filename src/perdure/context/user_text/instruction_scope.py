@@ -120,7 +120,8 @@ _ONCE = re.compile(
     r"|go (?:through|over))\b"
     r"|(?:run|re-?run|delete|remove|update|upgrade|bump|fix|install|move|rename|rebuild|restart|download|upload|merge"
     r"|translate|convert|migrate|apply|revert|undo|do)\b(?=.{0,60}\b(?:all|both|each|every\w*)\b))"
-    r"|^(?:bitte |jetzt |dann )*(?:zeig|lies|liste|nenn|such|finde|öffne|lösche?|entferne|aktualisiere|übersetze?)\w*\b"
+    r"|^(?:bitte |jetzt |dann )*(?:zeig|lies|liste|nenne?(?= mir\b)|such|finde|öffne|lösche?|entferne|aktualisiere"
+    r"|übersetze?)\w*\b"
     r"|^(?:montre|lis|liste|cherche|trouve|ouvre|affiche|muestra|muéstrame|lee|lista|busca|abre|leggi|elenca)\b"
     r"|^(?:请|帮我|现在|然后|先)*(?:读|看|列出|查看|打开|搜索|查找|运行|总结|翻译|删除|更新)"
     r"|^(?=.{0,60}(?:모든|모두|전부)).{0,60}(?:읽|보여|나열|찾아|열어|실행|요약|번역|삭제|확인)\S{0,3} ?"
@@ -134,7 +135,7 @@ _REACHES_ON = re.compile(
     r"|prefer|use|using|remember"
     r"|immer|nie|bevor|vor|nach|wenn|nur|nicht|kein\w*|jedes mal|toujours|jamais|avant|après|si|pas|siempre|nunca|antes"
     r"|después|cuando|solo|sólo|sempre|mai|prima|dopo|se|non)\b"
-    r"|每次|之前|以后|之后|后|前|必须|不|都要|总是|始终|항상|앞으로|절대|매번|전에|후에|마다|때",
+    r"|每次|之前|以后|之后|后|前|必须|不|要|总是|始终|항상|앞으로|절대|매번|전에|후에|마다|때",
     re.IGNORECASE,
 )
 

@@ -312,6 +312,17 @@ def test_the_request_that_is_still_open_is_no_resolved_question() -> None:
     assert "repair under way" in answered["Resolved Questions"]
 
 
+@pytest.mark.spec("E1c")
+def test_an_answered_question_stays_resolved_though_a_long_request_has_its_words() -> None:
+    question = UserRequest("Is the gauge linear?", 5, own_words="Is the gauge linear?", status="answered")
+    words = "Write the guide: that the gauge is linear, how the tides are read, and where the tables are."
+    summary = "## Resolved Questions\n- Is the gauge linear? — Yes, up to four metres.\n## In Progress\nThe guide."
+    state = replace(STATE, requests=(question, UserRequest(words, 9, own_words=words)))
+    sections = merge_model_sections(summary, state).sections
+    assert "Is the gauge linear? — Yes" in sections["Resolved Questions"]
+    assert sections["In Progress"] == "The guide."
+
+
 @pytest.mark.spec("E12")
 def test_an_aim_in_the_users_own_words_is_not_doubted_for_its_marks() -> None:
     words = 'The harbour tests still fail, run "make tides" and mend only the gauge'

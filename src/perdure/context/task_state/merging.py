@@ -7,7 +7,7 @@ summary may repeat what a web page demanded. Headings that are not ours stay und
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perdure.context.handoff import SECTIONS
@@ -77,6 +77,8 @@ _COMMITTED = re.compile(r"(?i)\b(?:un)?committed\b")
 _NAMES = re.compile(r"#\d+|\b(?=\w*\d)[A-Z0-9]{5,}\b")
 # Between a question and its answer.
 _ANSWERED = re.compile(r"(?<=[?？])[\"”)*_]*(?=\s|$)| [—–→] | - ")
+# Of the answered requests, the newest.
+_MOST_COMPARED = 100
 _LIST_MARK = " -*•\t0123456789.)"
 _SAME_SHARE = 0.6
 _EQUAL_SHARE = 0.75
@@ -160,10 +162,22 @@ def _move_open_questions(sections: dict[str, str], state: TaskState) -> None:
     """Move what a summary says about a request that is still open from the resolved questions to the work under way."""
     lines = sections.get("Resolved Questions", "").splitlines()
     open_words = [r.own_words for r in state.open_requests if r.own_words]
-    moved = [line for line in lines if any(_is_same(_asked_in(line), words) for words in open_words)]
+    closed_words = [r.own_words for r in state.requests[-_MOST_COMPARED:] if r.status == "answered"]
+    moved = [line for line in lines if _is_closest_to(_asked_in(line), open_words, closed_words)]
     if moved:
         sections["Resolved Questions"] = "\n".join(line for line in lines if line not in moved)
         sections["In Progress"] = "\n".join(filter(None, (sections.get("In Progress", ""), *moved)))
+
+
+def _is_closest_to(question: str, open_words: Sequence[str], closed_words: Sequence[str]) -> bool:
+    """Whether a question is about an open request, and no answered one is more like it: a long one has many words."""
+    similar = [_similarity(question, words) for words in open_words if _is_same(question, words)]
+    return bool(similar) and max(similar) > max((_similarity(question, words) for words in closed_words), default=0.0)
+
+
+def _similarity(a: str, b: str) -> float:
+    one, other = topic_words(a), topic_words(b)
+    return len(one & other) / max(1, len(one | other))
 
 
 def _asked_in(line: str) -> str:

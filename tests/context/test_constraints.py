@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from perdure.context.record.record import call_lines
 from perdure.context.task_state.instructions import parse_instructions, write_instructions
 from perdure.context.task_state.reader import read_state
 from perdure.context.task_state.sections import write_sections
+from perdure.context.user_text.instruction_scope import is_for_one_task
 from perdure.core.messages import Entry, Message, assistant, user
 
 
@@ -129,3 +132,11 @@ def test_remarks_that_an_earlier_version_listed_are_not_carried_on() -> None:
     entries = [Entry(0, user("Go on with the shop."))]
     state = read_state(entries, call_lines(entries), previous={"Constraints & Preferences": section})
     assert "My folder" not in write_instructions(state)
+
+
+@pytest.mark.parametrize("words", ["go and ", "can you please "])
+def test_words_before_an_order_are_read_once(words: str) -> None:
+    begin = time.perf_counter()
+    is_for_one_task(words * 24)
+    assert time.perf_counter() - begin < 1.0
+    assert is_for_one_task(f"{words}read all docs")

@@ -114,8 +114,8 @@ _OBJECTS = re.compile(
 
 # An order that is carried out once, on all of something: "read all docs and tell me the ports", "run all tests".
 _ONCE = re.compile(
-    r"^(?:(?:please|pls|plz|kindly|also|and|now|then|first|next|ok(?:ay)?|hey|hi|just|quickly|go(?: and)?"
-    r"|let['’]?s)[,.! ]+|(?:can|could|would) you (?:please )?)*"
+    r"^(?:(?:please|pls|plz|kindly|also|and|now|then|first|next|ok(?:ay)?|hey|hi|just|quickly|go"
+    r"|let['’]?s)[,.! ]+|(?:can|could|would) you )*"
     r"(?:(?:read|list|show|tell me|find|search|look|open|print|count|summari[sz]e|compare|display|browse|scan|skim"
     r"|go (?:through|over))\b"
     r"|(?:run|re-?run|delete|remove|update|upgrade|bump|fix|install|move|rename|rebuild|restart|download|upload|merge"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from perdure.app.runtime import SCRIPTED_KEY, route_of
+from perdure.app.runtime import MODEL_KEY, SCRIPTED_KEY, route_of
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.controller import unlisted_lines, welcome_lines
 from perdure.cli.chat.status import closing_lines, route_lines, status_line, window_note
@@ -216,6 +216,24 @@ def test_a_resumed_conversation_has_its_model_again_and_says_so(home: Path) -> N
         with opened({"model.name": "m-1"}, session_id) as surface:
             assert surface.agent.endpoint.model == "m-1"
             assert surface.resume_notes == ()
+
+
+@pytest.mark.parametrize("path", ["/m-1", ""])
+def test_a_resumed_conversation_goes_to_the_server_that_was_chosen_for_it(home: Path, path: str) -> None:
+    with Simulator(models=("m-1",)) as configured, Simulator(models=("m-1",), script=["One."]) as chosen:
+        home.mkdir()
+        (home / "config.yaml").write_text(f"model: {{base_url: '{configured.base_url}', name: m-1}}\n")
+        with opened({}) as surface:
+            surface.choose_model(f"{chosen.base_url}{path}")
+            surface.agent.chat("hello")
+            surface.store_choices()
+            session_id = surface.session_id
+            # With its model, so that it needs no answer of the server to be resumed.
+            stored = surface.store.conversation_state(session_id or "").get(MODEL_KEY)
+            assert stored == f"{chosen.base_url}/m-1"
+        with opened({}, session_id) as surface:
+            assert surface.agent.endpoint.base_url == chosen.base_url
+            assert surface.resume_notes == ("Going on with m-1, the model of this conversation; /model changes it.",)
 
 
 def test_the_command_to_go_on_comes_back_with_the_configured_window(home: Path) -> None:

@@ -27,6 +27,7 @@ from perdure.cli.style import runnable
 from perdure.commands.conversations import PROJECT_KEY
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
+from perdure.config.api_keys import origin_of
 from perdure.config.edit import set_value
 from perdure.config.load import load
 from perdure.config.project import project_root
@@ -252,11 +253,12 @@ class ChatCommandContext:
             return f"This conversation was with {name}, which cannot be used here: {problem}. {present.model} goes on."
         # The first listed model takes the open place, so the conversation's own may already be there.
         self.unchosen_models = ()
-        if (chain.main.provider, chain.main.model) != (present.provider, present.model):
+        own = chain.main
+        if (own.provider, own.base_url, own.model) != (present.provider, present.base_url, present.model):
             conversation.switch_model(chain)
         elif self._loaded.settings.model.name in (None, present.model):
             return ""
-        return f"Going on with {chain.main.model}, the model of this conversation; /model changes it."
+        return f"Going on with {own.model}, the model of this conversation; /model changes it."
 
     def _restore_mode(self, session_id: str) -> str:
         state, permissions = self.store.conversation_state(session_id), self.permissions
@@ -359,6 +361,8 @@ class ChatCommandContext:
 
     def choose_model(self, name: str) -> str:
         route, label = choose_route(self.settings, name)
+        if origin_of(name) is not None:
+            name = f"{route.main.base_url}/{route.main.model}"  # the server need not answer when this is resumed
         if self.unchosen_models and self.settings.model.context_length is not None and self.session_id is None:
             # The first choice is what the settings left open, so their window is about it.
             self.close()

@@ -236,6 +236,14 @@ def test_a_resumed_conversation_goes_to_the_server_that_was_chosen_for_it(home: 
             assert surface.resume_notes == ("Going on with m-1, the model of this conversation; /model changes it.",)
 
 
+def test_an_address_with_a_password_is_not_stored_with_the_conversation(home: Path) -> None:
+    with Simulator(models=("m-1",), script=["One."]) as sim, opened({}) as surface:
+        surface.choose_model(f"{sim.base_url.replace('://', '://ann:secret@')}/m-1")
+        surface.agent.chat("hello")
+        surface.store_choices()
+        assert surface.store.conversation_state(surface.session_id or "").get(MODEL_KEY) is None
+
+
 def test_the_command_to_go_on_comes_back_with_the_configured_window(home: Path) -> None:
     with Simulator(models=("m-1", "m-2"), window=128_000, script=["One.", "Two."]) as sim:
         shared = {"model.base_url": sim.base_url, "model.context_length": "12000"}

@@ -152,6 +152,11 @@ def format_value(value: Any) -> str:
     return mask(text)
 
 
+def has_password(text: str) -> bool:
+    """Whether a URL in the text has a password."""
+    return _PASSWORD.search(text) is not None
+
+
 def mask(text: str) -> str:
     """Return the text with the passwords of URLs masked."""
     return _PASSWORD.sub(r"\1***@", text)

@@ -29,6 +29,7 @@ from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
 from perdure.config.api_keys import origin_of
 from perdure.config.edit import set_value
+from perdure.config.keys import has_password
 from perdure.config.load import load
 from perdure.config.project import project_root
 from perdure.config.settings import PermissionMode, Settings
@@ -283,7 +284,7 @@ class ChatCommandContext:
             if state.get(PROJECT_KEY) is None:  # one that is resumed elsewhere stays with its folder
                 state.set(PROJECT_KEY, self.project)
             state.set(MODE_KEY, self.permissions.mode)
-            if self._model_name is not None:
+            if self._model_name is not None and not has_password(self._model_name):
                 state.set(MODEL_KEY, self._model_name)
             self.store_address()
 

@@ -450,6 +450,8 @@ def test_a_call_without_a_result_is_under_way() -> None:
     for answer in ([], [tool_result("c9", MISSING_RESULT)]):
         task = _sections(user(ASKED), *_edit(1, "/srv/shop/a.py"), assistant("", (look,)), *answer)["Active Task"]
         assert "- Under way: search “date” in /srv/shop, whose result is not known" in task
+        after = _sections(user(ASKED), assistant("", (look,)), *answer, assistant("Done."), user("Now the header."))
+        assert "Under way" not in after["Active Task"]
 
 
 @pytest.mark.spec("E1c")

@@ -99,7 +99,7 @@ class WorkLog:
     _unproven: set[str] = field(default_factory=set)
     # Files that were deleted or moved, by both names, with the positions.
     _moved_at: list[tuple[int, str]] = field(default_factory=list)
-    # The last call and its position.
+    # The last call since the last reply, and its position.
     _last: tuple[CallLine, int] | None = None
     # Names of files by the paths in calls.
     _aliases: dict[str, str] = field(default_factory=dict)
@@ -432,8 +432,12 @@ class WorkLog:
         return bool(self._open)
 
     def end_turn(self, seq: int, *, may_be_open: bool) -> None:
-        """At a final reply, forget failures that the work went past; a failed test stays where the reply admits it."""
+        """At a final reply, nothing is under way, and failures that the work went past are forgotten.
+
+        A failed test stays where the reply admits it.
+        """
         self._solve([i for i in self._open if self._kinds[i] in LOOKS or not may_be_open], seq)
+        self._last = None
         self.processes = {name: p for name, p in self.processes.items() if not name.startswith(_DELEGATED)}
 
 

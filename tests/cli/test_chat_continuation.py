@@ -212,3 +212,38 @@ def test_lists_and_the_menu_begin_with_this_project(folders: tuple[Path, Path]) 
             chat.see("in two · 2 messages", "-q · 2 messages")
             chat.type("\r")
             chat.see(f"Resumed {first}")
+
+
+def test_a_turn_that_was_taken_back_does_not_come_back_from_another_folder(folders: tuple[Path, Path]) -> None:
+    with Simulator() as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        first = talk(flags, "keep this")
+        surface = ChatCommandContext(flags, session_id=first)
+        _ = surface.agent
+        all_commands().dispatch(surface, "/undo turn")
+        branch = surface.store.conversations.get(surface.session_id or "").id
+        surface.close()
+        surface.store.close()
+        os.chdir(folders[1])
+        assert continued() == branch
+
+
+def test_undo_keeps_the_mode_and_the_model_that_were_chosen(folders: tuple[Path, Path]) -> None:
+    with Simulator(models=("m-1", "m-2")) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        home = Path(os.environ["PERDURE_HOME"])
+        with chatting(home, flags) as chat:
+            chat.see("m-1")
+            chat.type("/mode plan\r")
+            chat.type("/model m-2\r")
+            chat.see("Going on with m-2")
+            chat.type("keep this\r")
+            chat.see("cost")
+            chat.wait_for(lambda: chat.is_idle and len(sim.requests) > 0)
+            chat.type("/undo\r")
+            chat.see("Back to before")
+        resumed = ChatCommandContext({"model.base_url": sim.base_url}, session_id=continued(), offers_models=True)
+        assert resumed.agent.endpoint.model == "m-2"
+        assert resumed.permissions.mode == "plan"
+        resumed.close()
+        resumed.store.close()

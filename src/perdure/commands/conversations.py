@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perdure.app.runtime import MODEL_KEY, SCRIPTED_KEY
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, measure_usage, when
 from perdure.core.errors import NotFound, PerdureError
@@ -16,8 +17,10 @@ from perdure.store.records import Conversation
 from perdure.store.store import SessionStore
 from perdure.tools.checkpoints import RestoreResult, find_conflicts, restore_files, unrestored_paths
 
-# In the state of a conversation: the project in which it was last used at a terminal.
-PROJECT_KEY = "terminal.folder"
+# In the state of a conversation: what a terminal remembers of it.
+TERMINAL_KEYS = "terminal."
+# The project in which it was last used at a terminal.
+PROJECT_KEY = f"{TERMINAL_KEYS}folder"
 _LISTED = 20
 _SHOWN_CHARS = 60
 _MOST_DIGITS = 10
@@ -144,10 +147,15 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
 
 def _fork(surface: CommandContext, at: Entry | None) -> str:
     """Switch to a branch that ends before the message `at`; return its id."""
-    session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1 if at is not None else None)
+    here = _here(surface)
+    session = surface.store.conversations.branch(here, at_seq=at.seq - 1 if at is not None else None)
+    # It is a chat of this folder, with the same mode and model, before anything is said in it.
+    chosen, state = surface.store.conversation_state(here).items(), surface.store.conversation_state(session.id)
+    for key, value in chosen.items():
+        if key in (MODEL_KEY, SCRIPTED_KEY) or key.startswith(TERMINAL_KEYS):
+            state.set(key, value)
     if surface.project is not None:
-        # It is a chat of this folder before anything is said in it.
-        surface.store.conversation_state(session.id).set(PROJECT_KEY, surface.project)
+        state.set(PROJECT_KEY, surface.project)
     surface.open(session.id)
     return session.conversation_id
 

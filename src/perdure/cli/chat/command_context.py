@@ -24,7 +24,7 @@ from perdure.app.runtime import (
     route_to,
 )
 from perdure.cli.style import runnable
-from perdure.commands.conversations import PROJECT_KEY
+from perdure.commands.conversations import PROJECT_KEY, TERMINAL_KEYS
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
 from perdure.config.api_keys import origin_of
@@ -50,9 +50,9 @@ SCRIPT_ENDED = (
 )
 Progress = Callable[[str, float], None]
 # In the state of a conversation: its permission mode in a terminal. Only a chat stores it, not a single question.
-MODE_KEY = "terminal.mode"
+MODE_KEY = f"{TERMINAL_KEYS}mode"
 # In the state of a conversation: the `model.*` settings of a command line that named an address.
-ADDRESS_KEY = "terminal.address"
+ADDRESS_KEY = f"{TERMINAL_KEYS}address"
 _CHOICES_S = 60.0
 
 
@@ -108,6 +108,7 @@ class ChatCommandContext:
         self._mode_warning = ""
         # The model chosen in this chat, which new conversations of it begin with; None: as the settings have it.
         self._model_name: str | None = None
+        self._has_chosen_model = False
         # The session, mode and model that were stored last.
         self._stored_choices: tuple[str, str, str | None] | None = None
         # Notices about a resumed conversation: why it is this one, its model and its mode.
@@ -190,8 +191,8 @@ class ChatCommandContext:
 
     @property
     def _names_model(self) -> bool:
-        """Whether a model was given on the command line of this run."""
-        return "model.name" in self.flags or "model.provider" in self.flags
+        """Whether a model was given on the command line of this run, and no other was chosen since."""
+        return not self._has_chosen_model and ("model.name" in self.flags or "model.provider" in self.flags)
 
     def _stored_model(self, session_id: str) -> str | None:
         """Return `provider/model` of a conversation: the chosen one, else that of its last call unless embedded."""
@@ -370,7 +371,7 @@ class ChatCommandContext:
             self.settings = self.settings.model_copy(update={"model": named_model(self.settings, name)})
         else:
             self.agent.switch_model(route)
-        self._model_name, self.needs_model = name, False
+        self._model_name, self._has_chosen_model, self.needs_model = name, True, False
         self.store_choices()
         if not self.unchosen_models:
             return f"{label}{self._scope_of(route.main)}"

@@ -64,7 +64,7 @@ def test_typing_filters_a_menu_whose_first_row_is_selected(home: Path) -> None:
             chat.type("/model\r")
             chat.wait_for(lambda: chat.line == "/model m-1")
             chat.type("\r")
-            chat.see("Going on with m-1 (custom), in this chat.")
+            chat.see(f"Going on with m-1 ({sim.base_url.split('/')[2]}), in this chat.")
         assert not [request for request in sim.requests if request.body]
 
 
@@ -82,11 +82,12 @@ def test_enter_takes_the_first_row_that_the_filter_left(home: Path) -> None:
         chat.wait_for(lambda: chat.line == "/model sma" and chat.offered_completions == 1)
         chat.see("the first row")
         chat.type("\r")
-        chat.see("Going on with shop-small (custom), in this chat.")
+        server = sim.base_url.split("/")[2]
+        chat.see(f"Going on with shop-small ({server}), in this chat.")
         chat.type("/model m-1")
         chat.wait_for(lambda: chat.line == "/model m-1" and chat.offered_completions == 2)
         chat.type("\r")  # a full name is meant as it is, though the row of m-10 comes first
-        chat.see("Going on with m-1 (custom), in this chat.")
+        chat.see(f"Going on with m-1 ({server}), in this chat.")
         chat.type("/new\r")
         chat.see("A new conversation")
         chat.type("hello\r")
@@ -110,7 +111,7 @@ def test_what_is_typed_in_a_menu_counts_as_it_is_after_escape(home: Path) -> Non
         chat.type("\x1b")
         chat.wait_for(lambda: chat.offered_completions == 0)
         chat.type("\r")
-        chat.see("'custom' does not list 'sma'")
+        chat.see(f"{sim.base_url.split('/')[2]} does not list 'sma'")
 
 
 def test_escape_closes_the_menu_and_leaves_the_model_as_it_is(home: Path) -> None:
@@ -125,6 +126,35 @@ def test_escape_closes_the_menu_and_leaves_the_model_as_it_is(home: Path) -> Non
             chat.see("Fine.")
         assert sim.requests[-1].body["messages"][-1]["content"] == "hello"
         assert sim.requests[-1].body["model"] == "m-1"
+
+
+def test_a_command_typed_into_an_open_menu_takes_the_place_of_the_one_it_was_opened_for(home: Path) -> None:
+    with (
+        Simulator(models=("m-1", "m-2"), script=["Fine."]) as sim,
+        chatting(home, {"model.base_url": sim.base_url}) as chat,
+    ):
+        chat.see("lists m-1, m-2; choose one below")
+        chat.wait_for(lambda: chat.line == "/model m-1")
+        chat.type("/search")
+        chat.wait_for(lambda: chat.line == "/model /search")
+        chat.type("\r")
+        chat.see("/search takes a question")
+        chat.type("/model\r")
+        chat.wait_for(lambda: chat.line == "/model m-1")
+        chat.type("/model m-2\r")
+        chat.see("Going on with m-2")
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_what_a_menu_tells_of_a_model_is_not_cut_off(home: Path, columns: int) -> None:
+    names = ("m-1", "a-model-with-quite-a-long-name-that-leaves-no-room")
+    with Simulator(models=names, window=32_000) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        with chatting(home, flags, columns=columns) as chat:
+            chat.see("/32,000")
+            chat.type("/model\r")
+            chat.wait_for(lambda: chat.offered_completions >= 2)
+            chat.see("in use, ")
 
 
 def test_a_model_without_a_key_is_not_chosen(home: Path) -> None:
@@ -152,7 +182,7 @@ def test_a_model_chosen_by_number_is_called_at_the_configured_address(
         assert sim.requests[-1].body["model"] == "simulator"
         unlisted = all_commands().dispatch(surface, "/model simulatorhello")
         assert unlisted is not None
-        assert "'openai' does not list 'simulatorhello'; it lists sim-1, simulator. Nothing" in unlisted.text
+        assert "openai does not list 'simulatorhello'; it lists sim-1, simulator. Nothing" in unlisted.text
         assert surface.agent.endpoint.model == "simulator"
         surface.close()
         surface.store.close()
@@ -178,7 +208,8 @@ def test_of_several_models_one_is_chosen_from_a_menu_before_anything_is_sent(hom
             chat.wait_for_empty_line()
             chat.type("hello\r")
             chat.see("Choose a model first")
-            chat.type("/model m-2\r")
+            chat.wait_for(lambda: chat.line == "hello")  # it comes back, to be sent once there is a model
+            chat.type("\x15/model m-2\r")
             chat.see("Going on with m-2", "config set model.name m-2")
             chat.type("hello\r")
             chat.see("Fine.")
@@ -310,6 +341,8 @@ def test_the_first_choice_of_a_configured_server_is_that_of_the_next_start(home:
         with opened({}, offers_models=True) as surface:
             assert surface.agent.endpoint.model == "m-1"
             assert "from now on" in surface.choose_model("m-2")
+            assert surface.choose_model("m-2").endswith(", the default")
+            assert [choice.name for choice in surface.model_choices() if choice.is_default] == ["m-2"]
             assert "from now on" not in surface.choose_model("m-1")
         with opened({}) as surface:
             assert surface.agent.endpoint.model == "m-2"
@@ -565,7 +598,7 @@ def test_a_choice_says_how_far_it_reaches(home: Path, monkeypatch: pytest.Monkey
         label = surface.choose_model(f"anthropic/{name}")
         assert f"{name} (anthropic), in this chat; for all: " in label
         assert label.endswith(f"config set model.name {name}`")
-        assert surface.choose_model("anthropic/claude-sonnet-4-5") == "claude-sonnet-4-5 (anthropic)", "the default"
+        assert surface.choose_model("anthropic/claude-sonnet-4-5") == "claude-sonnet-4-5 (anthropic), the default"
         assert "config set model.provider local` and " in surface.choose_model("local/smollm2")
     with opened({"model.name": name}, None) as surface:
         assert surface.choose_model("openai/gpt-5").endswith("gpt-5 (openai), in this chat")

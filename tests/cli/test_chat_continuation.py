@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.continuation import find_resumption
 from perdure.cli.chat.controller import ChatController
+from perdure.cli.chat.editing import ChatCompleter
 from perdure.cli.main import cli
 from perdure.commands.format import measure_usage
 from perdure.commands.registry import all_commands
@@ -247,3 +250,22 @@ def test_undo_keeps_the_mode_and_the_model_that_were_chosen(folders: tuple[Path,
         assert resumed.permissions.mode == "plan"
         resumed.close()
         resumed.store.close()
+
+
+def test_branches_of_one_title_are_told_apart_by_what_they_leave_out(folders: tuple[Path, Path]) -> None:
+    with Simulator() as sim:
+        surface = ChatCommandContext({"model.base_url": sim.base_url, "model.name": "m-1"})
+        surface.agent.chat("the first question")
+        surface.agent.chat("create invoice.py")
+        surface.store.conversations.set_title(surface.session_id or "", "the first question")
+        all_commands().dispatch(surface, "/undo")
+        listed = all_commands().dispatch(surface, "/sessions")
+        assert listed is not None
+        assert "the first question (before “create invoice.py”)" in listed.text
+        completions = ChatCompleter(Path.cwd())
+        completions.desk = ChatController(surface, lambda text: None)
+        surface.open(None)
+        rows = [c.display_text for c in completions.get_completions(Document("/resume "), CompleteEvent())]
+        assert any("before “create invoice.py”: the first" in row for row in rows), rows
+        surface.close()
+        surface.store.close()

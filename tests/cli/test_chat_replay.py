@@ -140,7 +140,7 @@ def test_a_conversation_is_chosen_from_a_menu_by_title_and_time(
     with Simulator(script=["Fine."]) as sim, chatting(home, flags(sim), columns=columns) as chat:
         chat.see("m-1")
         chat.type("/resume\r")
-        chat.see("the port of the database", updated_at)
+        chat.see("the port of the", "2 messages", updated_at)
         chat.type("\x1b[B\r")
         chat.see("Resumed", "The port is 54321.", more)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from perdure.app.runtime import NOT_CHOSEN, UNSTARTED, configured_providers, named_model, route_of, route_to
 from perdure.config.api_keys import api_key_for, origin_of, stored_servers
 from perdure.core.errors import ConfigError
-from perdure.models.catalog import Catalog
+from perdure.models.catalog import Catalog, ModelFacts
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, has_runtime, packaged_weights
 from perdure.providers.model_probe import listed_models, request_listing, with_api_path
@@ -50,6 +50,8 @@ class ModelChoice:
     output_per_mtok: float | None = None
     # Where it runs or comes from.
     source: str = ""
+    # Whether a new conversation begins with it.
+    is_default: bool = False
 
 
 def find_choices(settings: Settings, endpoint: Endpoint, home: Path) -> list[ModelChoice]:
@@ -75,6 +77,13 @@ def find_choices(settings: Settings, endpoint: Endpoint, home: Path) -> list[Mod
     for choice in choices:
         unique.setdefault(choice.name, choice)
     return list(unique.values())
+
+
+def model_names(endpoint: Endpoint | None) -> Collection[str]:
+    """Return the names by which the model of an endpoint may be listed; none without one."""
+    if endpoint is None:
+        return ()
+    return {f"{prefix}{endpoint.model}" for prefix in ("", f"{endpoint.provider}/", f"{endpoint.base_url}/")}
 
 
 def _address_by_name(settings: Settings, provider: str) -> str | None:
@@ -112,7 +121,7 @@ def unlisted_notice(endpoint: Endpoint) -> str | None:
     # The most similar ones of a long list, and all of a short one.
     near = names if len(names) <= _MOST_NAMED else get_close_matches(model, names, n=_MOST_NAMED) or names[:_MOST_NAMED]
     more = " …" if len(names) > len(near) else ""
-    return f"{endpoint.provider!r} does not list {model!r}; it lists {', '.join(near)}{more}"
+    return f"{endpoint.server_name} does not list {model!r}; it lists {', '.join(near)}{more}"
 
 
 def _is_alias(model: str, listed: str) -> bool:
@@ -160,7 +169,7 @@ def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
     unknown = unknown_model_notice(settings, route.main)
     if unknown is not None and route.main.base_url == UNSTARTED:
         raise ConfigError(f"{unknown}. Nothing has changed; `/model` lists what can be called.")
-    label = f"{route.main.model} ({route.main.provider})"
+    label = f"{route.main.model} ({route.main.server_name})"
     return route, f"{label}; {unknown}" if unknown is not None else label
 
 
@@ -194,7 +203,8 @@ def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalo
     windows.pop(NOT_CHOSEN, None)
     for model, window in windows.items():
         if (name := _name_of(settings, endpoint, model)) is not None:
-            yield _make_choice(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
+            facts = catalog.facts(endpoint.provider, model, base_url=endpoint.base_url)
+            yield _make_choice(name, facts, window, endpoint.server_name)
 
 
 def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
@@ -221,7 +231,8 @@ def _of_stored_servers(called: Collection[str | None], catalog: Catalog) -> Iter
         endpoint = with_api_path(endpoint_for("custom", model="?", base_url=origin, lookup=api_key_for))
         for model, window in asyncio.run(listed_models(endpoint)):
             name = f"{endpoint.base_url}/{model}"
-            yield _make_choice(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
+            facts = catalog.facts(endpoint.provider, model, base_url=endpoint.base_url)
+            yield _make_choice(name, facts, window, endpoint.server_name)
 
 
 def _proxy_variables(configured: Mapping[str, str | None]) -> set[str]:
@@ -244,12 +255,9 @@ def _of_providers(listed: Collection[str], private: Collection[str], catalog: Ca
         if row.name in listed or not any(map(api_key_for, usable)):
             continue
         for model in dict.fromkeys(filter(None, (row.default_model, row.small_model))):
-            yield _make_choice(f"{row.name}/{model}", row.name, model, catalog, None)
+            yield _make_choice(f"{row.name}/{model}", catalog.facts(row.name, model), None, row.name)
 
 
-def _make_choice(
-    name: str, provider: str, model: str, catalog: Catalog, window: int | None, *, base_url: str | None = None
-) -> ModelChoice:
-    facts = catalog.facts(provider, model, base_url=base_url)
+def _make_choice(name: str, facts: ModelFacts, window: int | None, source: str) -> ModelChoice:
     prices = facts.prices
-    return ModelChoice(name, window or facts.window, prices.input_per_mtok, prices.output_per_mtok, provider)
+    return ModelChoice(name, window or facts.window, prices.input_per_mtok, prices.output_per_mtok, source)

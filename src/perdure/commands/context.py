@@ -323,10 +323,11 @@ def model_line(choice: ModelChoice) -> str:
     return f"{name:<{_NAME_CELLS}} {describe_model(choice)}"
 
 
-def describe_model(choice: ModelChoice) -> str:
+def describe_model(choice: ModelChoice, *, is_in_use: bool = False) -> str:
     """Format window, prices and source of a model in columns."""
     window = tokens(choice.window) if choice.window else "?"
-    return f"{window:>10} {_price(choice):>16}  {choice.source}".rstrip()
+    notes = ("in use" if is_in_use else "", "default" if choice.is_default else "", choice.source)
+    return f"{window:>10} {_price(choice):>16}  {', '.join(filter(None, notes))}".rstrip()
 
 
 def _price(choice: ModelChoice) -> str:

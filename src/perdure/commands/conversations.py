@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound, PerdureError
 from perdure.core.messages import Entry, FilesTakenBack, Message
 from perdure.core.visibility import Visibility
 from perdure.store.listing import ConversationFilter
-from perdure.store.records import Conversation
+from perdure.store.records import Conversation, Span
 from perdure.store.store import SessionStore
 from perdure.tools.checkpoints import RestoreResult, find_conflicts, restore_files, unrestored_paths
 
@@ -23,6 +23,8 @@ TERMINAL_KEYS = "terminal."
 PROJECT_KEY = f"{TERMINAL_KEYS}folder"
 _LISTED = 20
 _SHOWN_CHARS = 60
+# The same in a list of conversations.
+_LISTED_CHARS = 30
 _MOST_DIGITS = 10
 # Files that are named one by one.
 _LISTED_PATHS = 5
@@ -113,18 +115,27 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
     for n, c in enumerate([*here, *others], 1):
         if both and n == len(here) + 1:
             lines.append("Elsewhere, and questions asked with -q")
-        lines.append(f"{'→' if c.id == present else ' '} {n:>2} {format_conversation(c)}")
+        lines.append(f"{'→' if c.id == present else ' '} {n:>2} {format_conversation(surface.store, c)}")
     return CommandResult("\n".join([*lines, "", "Open one with /resume NUMBER or /resume ID."]))
 
 
-def format_conversation(conversation: Conversation) -> str:
+def format_conversation(store: SessionStore, conversation: Conversation) -> str:
     """Return one line of a conversation list; branches are marked because they share their parent's title."""
-    kind = "" if conversation.kind == "main" else f" ({conversation.kind})"
+    kind = "" if conversation.kind == "main" else f" ({branch_point(store, conversation) or conversation.kind})"
     title = conversation.title or "–"
     # Most are from this terminal.
     source = f" · {conversation.source}" if conversation.source != "terminal" else ""
     size = count(conversation.last_seq, "message")
     return f"{conversation.id}  {when(conversation.updated_at_ms)}  {title}{kind} · {size}{source}"
+
+
+def branch_point(store: SessionStore, conversation: Conversation) -> str:
+    """Return where a branch left its parent, by the message that it does not share; "" where there is none."""
+    if conversation.kind != "branch" or conversation.parent_id is None:
+        return ""
+    seq = conversation.fork_seq + 1
+    left_out = store.log.read(conversation.parent_id, Span(seq, seq))
+    return f"before “{_short(left_out[0], _LISTED_CHARS)}”" if left_out else ""
 
 
 def branch(surface: CommandContext, argument: str) -> CommandResult:
@@ -355,9 +366,9 @@ def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
     return requests[-back]
 
 
-def _short(entry: Entry) -> str:
+def _short(entry: Entry, max_chars: int = _SHOWN_CHARS) -> str:
     text = _format_message(entry.message)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
 def _format_message(message: Message) -> str:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from perdure.core.errors import ErrorVerdict
 from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
@@ -168,6 +169,11 @@ class Endpoint:
         if self.address_variable is not None:
             return f"the variable {self.address_variable}"
         return "the address" if self.is_default_address else "`model.base_url`"
+
+    @property
+    def server_name(self) -> str:
+        """The provider; of a server of the user's own, its host and port."""
+        return urlsplit(self.base_url).netloc.rpartition("@")[2] if self.provider == "custom" else self.provider
 
 
 # More than any service could bill for one call: larger values are errors.

@@ -6,13 +6,13 @@ import contextlib
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
-from perdure.app.model_choices import ModelChoice, choose_route, find_choices, unknown_model_notice
+from perdure.app.model_choices import ModelChoice, choose_route, find_choices, model_names, unknown_model_notice
 from perdure.app.runtime import (
     EMBEDDED_PROVIDER,
     MODEL_KEY,
@@ -351,7 +351,16 @@ class ChatCommandContext:
         if time.monotonic() - self._choices_at_s > _CHOICES_S:
             self._choices = find_choices(self.settings, self.agent.endpoint, self.home)
             self._choices_at_s = time.monotonic()
-        return self._choices
+        names = model_names(self._default_endpoint)
+        return [replace(choice, is_default=choice.name in names) for choice in self._choices]
+
+    @property
+    def _default_endpoint(self) -> Endpoint | None:
+        """The endpoint that a chat without options begins with; None where no model is named for it, or by options."""
+        if self._loaded.settings.model.name is not None and not self._has_model_flags:
+            with contextlib.suppress(ConfigError):
+                return route_of(self._loaded.settings).main
+        return None
 
     def sources(self) -> Sequence[tuple[str, str]]:
         files = [path for path in (self._loaded.path, self._loaded.project_file) if path is not None and path.is_file()]
@@ -381,6 +390,7 @@ class ChatCommandContext:
         if is_in_file and base_url == (self._loaded.settings.model.base_url or "").rstrip("/"):
             try:
                 set_value(self.home, "model.name", model)
+                self._loaded = load(flags=self.flags, folder=Path.cwd(), is_endpoint_of=is_endpoint_of)
             except ConfigError as error:
                 return f"{label}, in this chat; {error}"
             return f"{label}, from now on; {runnable('`perdure config unset model.name`')} undoes that"
@@ -388,10 +398,15 @@ class ChatCommandContext:
             return label  # at another address, which a model's name alone does not choose
         return f"{label}; {runnable(f'`perdure config set model.name {shlex.quote(model)}`')} chooses it for good"
 
+    @property
+    def _has_model_flags(self) -> bool:
+        """Whether this run was called with a model, a provider or an address."""
+        return any(f"model.{key}" in self.flags for key in ("name", "provider", "base_url"))
+
     def _scope_of(self, chosen: Endpoint) -> str:
-        """Return how far a choice reaches, with the commands that make it the default; "" where it is the default."""
+        """Return how far a choice reaches, with the commands that make it the default."""
         model = self._loaded.settings.model
-        if any(f"model.{key}" in self.flags for key in ("name", "provider", "base_url")):
+        if self._has_model_flags:
             return ", in this chat"
         ways: list[dict[str, str | None]] = [{"name": chosen.model}]
         if model.base_url is None:
@@ -401,7 +416,7 @@ class ChatCommandContext:
                 route = route_of(self._loaded.settings.model_copy(update={"model": model.model_copy(update=way)}))
                 if route.main == chosen:
                     if model.name == chosen.model:
-                        return ""
+                        return ", the default"
                     commands = [f"`perdure config set model.{key} {shlex.quote(str(v))}`" for key, v in way.items()]
                     return f", in this chat; for all: {runnable(' and '.join(commands))}"
         return ", in this chat"

@@ -67,7 +67,7 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield ""
     yield f"  found      keys: {', '.join(named) if named else 'none in the environment, none stored'}"
     yield f"             embedded model: {'smollm2, ready (no key, no network)' if has_embedded else 'not installed'}"
-    yield f"  using      {endpoint.model} ({endpoint.provider})"
+    yield f"  using      {endpoint.model} ({endpoint.server_name})"
     if endpoint.provider == "local":
         if not has_embedded:
             yield f"             it is not here yet: {INSTALL}"
@@ -253,7 +253,7 @@ class ChatController:
                 if self.surface.needs_model:
                     return Answer("Choose a model first, with /model.", is_error=True, is_unsent=True)
                 if self.surface.unchosen_models:
-                    return Answer(f"Choose a model first: {choice_line(self.surface)}", is_error=True)
+                    return Answer(f"Choose a model first: {choice_line(self.surface)}", is_error=True, is_unsent=True)
                 return self._send(attach(line, Path.cwd(), pasted=pasted), progress)
             return self._after(result, progress)
         except concurrent.futures.CancelledError:
@@ -366,8 +366,9 @@ class ChatController:
             tool_lines=display.tool_lines,
         )
 
-    def opening(self) -> Iterator[str]:
-        lines = welcome_lines(self.surface) if self._is_first_run else opening_lines(self.surface)
+    def opening(self, *, has_menu: bool = False) -> Iterator[str]:
+        is_first = self._is_first_run
+        lines = welcome_lines(self.surface) if is_first else opening_lines(self.surface, has_menu=has_menu)
         yield from map(runnable, lines)
         yield from resumed_lines(self.surface)
 

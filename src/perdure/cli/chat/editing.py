@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 _MAX_PATHS = 200
 _MAX_IDS = 50
 _NAME_CELLS = 40
+_WIDTH = 80
+# The least columns of a title in a menu, and those around title and description.
+_LEAST_TITLE = 20
+_MENU_FRAME = 6
 
 
 class ChatCompleter(Completer):
     """Completes the typed line. Runs in a thread of its own, so that a slow disk delays no key."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, width: Callable[[], int] = lambda: _WIDTH) -> None:
         self._folder = folder
+        # Of the terminal, in columns.
+        self._width = width
         # Set once everything is open; before that, only paths are offered.
         self.desk: ChatController | None = None
 
@@ -51,37 +57,52 @@ class ChatCompleter(Completer):
 
     def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         """Yield completions for conversations other than the current one, those of this project first."""
-        from perdure.commands.conversations import PROJECT_KEY, group_by_project
+        from perdure.commands.conversations import PROJECT_KEY, branch_point, group_by_project
         from perdure.commands.format import count, when
 
         surface, store = desk.surface, desk.surface.store
         present = store.conversations.get(surface.session_id).id if surface.session_id is not None else None
         here, others = group_by_project(store, surface.project, visibility=surface.visibility, limit=_MAX_IDS)
+        rows = []
         for n, c in enumerate([*here, *others]):
             if c.id != present and (c.id.startswith(typed) or (typed and typed.lower() in c.title.lower())):
-                # The menu cuts at the end: the time distinguishes conversations of the same title.
-                display = f"{when(c.updated_at_ms)}  {c.title or c.id}"
+                # A row is cut at its end: the time and the branch tell conversations of the same title apart.
+                branch = branch_point(store, c)
+                title = f"{when(c.updated_at_ms)}  {branch}{': ' if branch else ''}{c.title or c.id}"
                 folder = store.conversation_state(c.id).get(PROJECT_KEY) if n >= len(here) else None
                 place = ""
                 if n >= len(here):  # a chat at the terminal belongs to a folder; a question asked with -q to none
                     source = "-q" if c.source == "terminal" else c.source
                     place = f"in {Path(folder).name} · " if folder else f"{source} · "
                 about = f"{place}{count(c.last_seq, 'message')}"
-                yield Completion(c.id, -len(typed), display=display, display_meta=about)
+                rows.append((c.id, title, about))
+        yield from self._fitted(rows, len(typed))
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         """Yield completions for models, the current one first."""
+        from perdure.app.model_choices import model_names
         from perdure.commands.context import describe_model
 
-        endpoint = desk.surface.agent.endpoint
-        prefixes = ("", f"{endpoint.provider}/", f"{endpoint.base_url}/")
-        present = {f"{prefix}{endpoint.model}" for prefix in prefixes} if not desk.surface.unchosen_models else ()
+        endpoint, rows = desk.surface.agent.endpoint, []
+        present = model_names(endpoint if not desk.surface.unchosen_models else None)
         for choice in sorted(desk.surface.model_choices(), key=lambda choice: choice.name not in present):
             if typed.lower() in choice.name.lower():
                 display = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
                 mark = "● " if choice.name in present else "  "
-                about = f"{describe_model(choice)}{', in use' if choice.name in present else ''}"
-                yield Completion(choice.name, -len(typed), display=f"{mark}{display}", display_meta=about)
+                about = describe_model(choice, is_in_use=choice.name in present)
+                rows.append((choice.name, f"{mark}{display}", about))
+        yield from self._fitted(rows, len(typed))
+
+    def _fitted(self, rows: Sequence[tuple[str, str, str]], typed: int) -> Iterator[Completion]:
+        """Yield completions of (text, title, about) rows with titles so short that nothing about them is cut off."""
+        from perdure.cli.style import column_count, cut_row
+
+        if self._width() < _WIDTH:  # no room for columns
+            rows = [(text, title, " ".join(about.split())) for text, title, about in rows]
+        longest = max((column_count(about) for _, _, about in rows), default=0)
+        room = max(_LEAST_TITLE, self._width() - longest - _MENU_FRAME)
+        for text, title, about in rows:
+            yield Completion(text, -typed, display=cut_row(title, room), display_meta=about)
 
     def _paths(self, typed: str) -> Iterator[Completion]:
         folder, name = os.path.split(typed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -57,6 +58,14 @@ class ChoiceMenu:
         """The line that explains the keys of the open menu."""
         return _FILTERED_HINT if self._has_implied_row else _HINT
 
+    def begin_other_command(self) -> None:
+        """Let a command that was typed behind this one, into its open menu, take its place."""
+        from perdure.commands.command import is_command  # imported here to show the prompt sooner
+
+        argument = self._buffer.text.partition(" ")[2].strip()
+        if self.is_choosing and is_command(argument) and (_is_own(argument) or not self._has_implied_row):
+            self._buffer.document = Document(argument)
+
     def take_first_row(self) -> None:
         """Put the first row that is left into the line, where none is selected and what is typed is only a filter."""
         if self._has_implied_row:
@@ -84,6 +93,14 @@ class ChoiceMenu:
             self._buffer.cancel_completion()
             self._buffer.insert_text(event.data)
 
+        is_repeated = Condition(lambda: self.is_choosing and self._typed_text.partition(" ")[2] in _COMMANDS)
+
+        @keys.add(" ", filter=is_repeated)
+        def begin_again(event: KeyPressEvent) -> None:
+            self._buffer.cancel_completion()
+            self._buffer.document = Document(f"{self._buffer.text.partition(' ')[2]} ")
+            self._buffer.start_completion(select_first=False)
+
         @keys.add("backspace", filter=is_selected | is_filtered)
         def widen(event: KeyPressEvent) -> None:
             self._buffer.cancel_completion()
@@ -110,3 +127,7 @@ class ChoiceMenu:
         if self._selects_first and state is not None and state.completions and buffer.text.strip() in _COMMANDS:
             self._selects_first = False
             buffer.go_to_completion(0)
+
+
+def _is_own(line: str) -> bool:
+    return line.partition(" ")[0] in _COMMANDS

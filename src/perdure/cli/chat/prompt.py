@@ -426,6 +426,7 @@ class PromptBox:
             return
         buffer = self.buffer
         if self._draft is None:
+            self._menu.begin_other_command()
             self._menu.take_first_row()
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
             buffer.complete_state = None

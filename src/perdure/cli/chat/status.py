@@ -24,8 +24,11 @@ _GAUGE_CELLS = 16
 _RECENT_CALLS = 10
 
 
-def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """Return a line that names the model, and hints for the first message."""
+def opening_lines(surface: ChatCommandContext, *, has_menu: bool = False) -> Iterator[str]:
+    """Return a line that names the model, and hints for the first message.
+
+    With `has_menu`, the menu of models is open below where none is chosen.
+    """
     endpoint = surface.agent.endpoint
     hint = "/help lists the commands, Alt-Enter makes a new line"
     if surface.needs_model:
@@ -34,16 +37,17 @@ def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
         return
     if surface.unchosen_models:
         yield f"Perdure · no model is chosen yet · {hint}"
-        yield f"{endpoint.base_url} lists {choice_line(surface)}"
+        how = "choose one below: arrow keys and Enter." if has_menu else "/model NAME chooses one."
+        yield f"{endpoint.base_url} lists {choice_line(surface, how)}"
     else:
-        yield f"Perdure · {endpoint.model} ({endpoint.provider}) · {hint}"
+        yield f"Perdure · {endpoint.model} ({endpoint.server_name}) · {hint}"
     yield from route_lines(surface)
 
 
-def choice_line(surface: ChatCommandContext) -> str:
+def choice_line(surface: ChatCommandContext, how: str = "/model chooses one.") -> str:
     """Return a line with models to choose from, for a config without a default."""
     models = surface.unchosen_models
-    return f"{', '.join(models[:10])}{' …' if models[10:] else ''}; /model NAME chooses one."
+    return f"{', '.join(models[:10])}{' …' if models[10:] else ''}; {how}"
 
 
 def route_lines(surface: ChatCommandContext) -> Iterator[str]:

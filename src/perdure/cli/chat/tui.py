@@ -98,7 +98,7 @@ class ChatApp:
         self._clock_s = clock_s
         self._log_file = home / "logs" / "chat.log"
         self.ink = Style(is_color)
-        self._completer = ChatCompleter(Path.cwd())
+        self._completer = ChatCompleter(Path.cwd(), lambda: self._box.width)
         self._box = PromptBox(
             PromptHandlers(
                 self._on_line,
@@ -505,7 +505,7 @@ class ChatApp:
             desk = self._open_desk(self)
             self.ink = desk.ink
             self._transcript = desk.transcript(lambda text: self._box.write(text), lambda: self._box.width, self.ink)
-            self.write(self._page(desk.opening()) + self._replay_turns(desk, self._transcript))
+            self.write(self._page(desk.opening(has_menu=True)) + self._replay_turns(desk, self._transcript))
             self._completer.desk = desk
             self._status, self._desk = desk.status(), desk
         except PerdureError as error:

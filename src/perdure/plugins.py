@@ -149,7 +149,7 @@ class PluginRegistry:
 
         Raises PluginNotFound with the names that exist, or PluginBroken with the cause.
         """
-        # The first of the name wins; a built-in is met before anything of the user's is even looked at.
+        # The first of the name wins; a built-in is found before any plug-in of the user is looked at.
         plugin = next((DiscoveredPlugin(*candidate) for candidate in self._candidates() if candidate[0] == name), None)
         if plugin is None:
             raise self._not_found(self._describe_unknown(name))

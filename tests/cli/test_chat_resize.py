@@ -14,7 +14,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from perdure.cli.chat.prompt import PromptBox, PromptHandlers
-from perdure.config.env import rewrapping
+from perdure.config.env import find_rewrap_mode
 
 
 def drawn_then_resized(columns: int, *texts: str) -> str:
@@ -100,5 +100,5 @@ def test_in_tmux_the_screen_is_cleared_row_by_row(monkeypatch: pytest.MonkeyPatc
 def test_a_terminal_that_does_not_wrap_anew_keeps_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XTERM_VERSION", "XTerm(390)")
     assert rows_up(drawn_then_resized(60, ROWS)) == 3
-    assert rewrapping({"TERM": "linux"}) == "no"
-    assert rewrapping({"TERM": "screen-256color", "TMUX": "/tmp/x"}) == "cleared"
+    assert find_rewrap_mode({"TERM": "linux"}) == "no"
+    assert find_rewrap_mode({"TERM": "screen-256color", "TMUX": "/tmp/x"}) == "cleared"

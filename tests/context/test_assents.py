@@ -6,7 +6,7 @@ import pytest
 
 from perdure.context.record.record import call_lines
 from perdure.context.task_state.instructions import REQUIREMENTS, parse_instructions
-from perdure.context.task_state.proposals import read_proposal, taken_up
+from perdure.context.task_state.proposals import find_referent, read_proposal
 from perdure.context.task_state.reader import read_state
 from perdure.context.task_state.sections import write_sections
 from perdure.context.task_state.state import TaskState
@@ -44,7 +44,7 @@ def _state(*messages: Message) -> TaskState:
     ],
 )
 def test_a_choice_is_told_with_the_options_it_names(answer: str, taken: tuple[str, ...]) -> None:
-    about = taken_up(answer, read_proposal(assistant(CHOICES)))
+    about = find_referent(answer, read_proposal(assistant(CHOICES)))
     options = ("Write the importer", "Keep both formats", "Drop the old format")
     assert tuple(o for o in options if o in about) == taken
 
@@ -53,12 +53,12 @@ def test_a_choice_is_told_with_the_options_it_names(answer: str, taken: tuple[st
     "answer", ["add 3 tests for it", "set the limit to 250", "what about python 3?", "port 2-3x faster"]
 )
 def test_other_numbers_are_no_choices(answer: str) -> None:
-    assert taken_up(answer, read_proposal(assistant(CHOICES))) == ""
+    assert find_referent(answer, read_proposal(assistant(CHOICES))) == ""
 
 
 def test_lettered_options_are_choices_too() -> None:
     reply = assistant("Option A: one queue for all\nOption B: a queue for each tenant\n\nWhich one?")
-    assert taken_up("B", read_proposal(reply)) == "B. a queue for each tenant"
+    assert find_referent("B", read_proposal(reply)) == "B. a queue for each tenant"
 
 
 @pytest.mark.spec("E1c")

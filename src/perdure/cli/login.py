@@ -103,7 +103,7 @@ def logout(flags: dict[str, str] | None, provider: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A server of the user's own: its base URL, without a name and password, and the origin its key is stored for."""
+    """The user's own server: its base URL, without a name and password, and the origin its key is stored for."""
 
     origin: str
     url: str

@@ -186,7 +186,7 @@ def is_dumb(environ: Mapping[str, str] | None = None) -> bool:
     return environ.get("TERM", "").lower() in ("dumb", "unknown")
 
 
-def rewrapping(environ: Mapping[str, str] | None = None) -> Literal["no", "text", "cleared"]:
+def find_rewrap_mode(environ: Mapping[str, str] | None = None) -> Literal["no", "text", "cleared"]:
     """Return whether the terminal re-wraps text when its width changes, and in tmux also cells cleared since."""
     environ = os.environ if environ is None else environ
     if environ.get("TMUX"):

@@ -162,7 +162,7 @@ def mask(text: str) -> str:
     return _PASSWORD.sub(r"\1***@", text)
 
 
-def allowed_at(location: tuple[str | int, ...]) -> str:
+def describe_allowed_at(location: tuple[str | int, ...]) -> str:
     """Describe the allowed values at a location of the settings, such as (`fallback_providers`, 0, `provider`)."""
     return describe_allowed(_node_at(location))
 

@@ -64,9 +64,9 @@ def _problem(detail: Mapping[str, Any], origins: Origins) -> Problem:
     if detail["type"] == "extra_forbidden":
         text = f"unknown setting {name!r}{_hint(location)}"
     elif detail["type"] == "missing":
-        text = f"{name} is missing: {keys.allowed_at(location)}"
+        text = f"{name} is missing: {keys.describe_allowed_at(location)}"
     else:
-        text = f"{name} = {_format_value(detail['input'])} is not allowed: {keys.allowed_at(location)}"
+        text = f"{name} = {_format_value(detail['input'])} is not allowed: {keys.describe_allowed_at(location)}"
     return Problem(location, f"{text} (from {origin})" if origin else text)
 
 
@@ -193,7 +193,7 @@ class Loaded:
     settings: Settings
     home: Path
     origins: Origins
-    # The project's own settings file, where one applies, and what of it does not.
+    # The project's own settings file, if one applies, and warnings about the parts that do not.
     project_file: Path | None = None
     warnings: tuple[str, ...] = ()
 

@@ -313,7 +313,7 @@ class EngineServices:
         """Return the same services with synchronous functions, for an engine that works in a worker thread."""
         run = self.run_coroutine
         return replace(
-            self, summarize=_blocking(self.summarize, run), summarize_main=_blocking(self.summarize_main, run)
+            self, summarize=_make_blocking(self.summarize, run), summarize_main=_make_blocking(self.summarize_main, run)
         )
 
     @property
@@ -323,7 +323,7 @@ class EngineServices:
         return window() if callable(window) else window
 
 
-def _blocking(ask: Callable[..., Any] | None, run: RunCoroutine) -> Callable[..., Any] | None:
+def _make_blocking(ask: Callable[..., Any] | None, run: RunCoroutine) -> Callable[..., Any] | None:
     if ask is None or not is_async(ask):
         return ask
     return lambda *args, **kwargs: run(ask(*args, **kwargs))

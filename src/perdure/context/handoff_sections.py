@@ -281,7 +281,7 @@ class _Lines:
     @classmethod
     def of(cls, name: str, text: str, size: Callable[[str], int]) -> _Lines:
         pieces = [_Piece(piece, gap, size(piece) + 1) for piece, gap in _pieces(text)]
-        return cls(pieces, name in _NEWEST_LAST, name in _LED, size(_left_out(1_000)) + 1)
+        return cls(pieces, name in _NEWEST_LAST, name in _LED, size(_omission_note(1_000)) + 1)
 
     @property
     def total(self) -> int:
@@ -306,7 +306,7 @@ class _Lines:
             return _join_pieces(self.pieces)
         cut = int(self.is_led) if self.newest_last else len(self.pieces)
         before, after = _join_pieces(self.pieces[:cut]), _join_pieces(self.pieces[cut:])
-        return "\n".join(filter(None, (before, _left_out(self.dropped), after)))
+        return "\n".join(filter(None, (before, _omission_note(self.dropped), after)))
 
 
 def _join_pieces(pieces: Sequence[_Piece]) -> str:
@@ -324,7 +324,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
         yield line[start:], gap
 
 
-def _left_out(lines: int) -> str:
+def _omission_note(lines: int) -> str:
     return f"[{lines} more line{'s' if lines > 1 else ''} left out]"
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.context.handoff import Handoff, handoff_of
-from perdure.context.text import beginning, tidy
+from perdure.context.text import first_words, tidy
 from perdure.core.datastructures import Interval
 from perdure.core.errors import ToolError
 from perdure.core.messages import USE_TOOL, Entry, Message, ToolCall, clean
@@ -310,7 +310,7 @@ class WindowNotes:
 def _title(state: TaskState, lo: int, hi: int) -> str:
     """Return the user's first request in a window, which serves as its title."""
     request = next((r for r in state.requests if lo <= r.seq <= hi), None)
-    words = beginning(tidy(redact(request.own_words or request.text)), _TITLE_CHARS) if request is not None else ""
+    words = first_words(tidy(redact(request.own_words or request.text)), _TITLE_CHARS) if request is not None else ""
     return f": “{words}”" if words else ""
 
 

@@ -26,7 +26,7 @@ class EntryCache:
         self.used_bytes = 0
 
     def read(self, log: LogReader, lo: int, hi: int) -> Sequence[Entry]:
-        """The entries with lo <= seq <= hi, in order; only those not at hand are read from the log."""
+        """The entries with lo <= seq <= hi, in order; only those not cached are read from the log."""
         missing = [seq for seq in range(lo, hi + 1) if seq not in self._entries]
         if not missing:
             return [self._entries[seq] for seq in range(lo, hi + 1)]

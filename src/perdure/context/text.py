@@ -90,8 +90,8 @@ def tidy(piece: str) -> str:
     return " ".join(piece.split())
 
 
-def ending(text: str, most: int) -> str:
-    """The last words of the last paragraph."""
+def last_words(text: str, most: int) -> str:
+    """Return the last words of the last paragraph."""
     piece = text.rstrip().rsplit("\n\n", 1)[-1]
     if len(piece) > most:
         at = len(piece) - most
@@ -99,8 +99,8 @@ def ending(text: str, most: int) -> str:
     return tidy(piece)
 
 
-def beginning(text: str, most: int) -> str:
-    """The first words of a text."""
+def first_words(text: str, most: int) -> str:
+    """Return the first words of a text."""
     piece = text.lstrip()
     return tidy(piece[: _at_word_end(piece, most, 0, len(piece))] if len(piece) > most else piece)
 

@@ -92,7 +92,7 @@ class Pairs:
         asked_at = 0
         for i, m in enumerate(messages):
             if m.role == "tool":
-                call = _answered_by(open_calls, m)
+                call = _find_answered_call(open_calls, m)
                 if call is None:
                     broken.append(Violation(self.name, i, f"result {i} ({m.tool_call_id!r}) answers no open call"))
                 else:
@@ -181,7 +181,7 @@ class HistoryCheck:
             return self._in_front
         self._in_front = False
         if role == "tool":
-            call = _answered_by(self._open, m)
+            call = _find_answered_call(self._open, m)
             if call is None:
                 return False
             self._open.remove(call)
@@ -302,7 +302,7 @@ def find_call(calls: Sequence[ToolCall], result_id: str | None) -> ToolCall | No
     return sharing[0] if len(sharing) == 1 else None
 
 
-def _answered_by(calls: Sequence[ToolCall], result: Message) -> ToolCall | None:
+def _find_answered_call(calls: Sequence[ToolCall], result: Message) -> ToolCall | None:
     return find_call(calls, result.tool_call_id)
 
 
@@ -324,7 +324,7 @@ def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
     for m in messages:
         if m.role != "tool":
             calls = list(m.tool_calls)
-        elif _answered_by(calls, m) is None and m.tool_call_id:
+        elif _find_answered_call(calls, m) is None and m.tool_call_id:
             strays.setdefault(m.tool_call_id, []).append(m)
     return strays
 

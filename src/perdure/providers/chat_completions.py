@@ -558,7 +558,7 @@ def _result(message: Message, quirks: Quirks) -> Fragment:
 def _encode_images(images: list[Mapping[str, Any]]) -> bytes:
     """Encode the user message with images returned by tools: this protocol takes images from the user only.
 
-    A reply comes before it, because many services refuse a message of the user's right after a result.
+    A reply comes before it, because many services reject a user message right after a tool result.
     """
     reply = {"role": "assistant", "content": RESULTS_READ}
     return dumps(reply) + b"," + dumps({"role": "user", "content": [{"type": "text", "text": IMAGES_FOLLOW}, *images]})

@@ -97,7 +97,7 @@ class SdkTransport:
             connections.close()
 
     def _get_client(self) -> Any:
-        """Return the client to call: a copy of the caller's, whose connections `aclose` can close.
+        """Return the client to call: a copy of the caller's client, with connections that `aclose` can close.
 
         An async client's connections belong to our event loop, where the caller could not close them.
         """

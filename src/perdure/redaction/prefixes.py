@@ -448,7 +448,7 @@ def _heads() -> re.Pattern[str]:
 
 
 @cache
-def _telling() -> re.Pattern[str]:
+def _prefilter() -> re.Pattern[str]:
     """Pre-filter for a run: a digit somewhere in it (an empty match) or a known head.
 
     Most runs are names with neither.
@@ -458,7 +458,7 @@ def _telling() -> re.Pattern[str]:
 
 def prefixed_keys(scan: ScanText) -> Iterator[Secret]:
     """Yield every key whose prefix is in the table, except chance matches inside encoded data."""
-    telling, text, raw, done = _telling().match, scan.text, scan.raw, 0
+    telling, text, raw, done = _prefilter().match, scan.text, scan.raw, 0
     for start, end in scan.runs:
         if end - start < _SHORTEST_KEY:
             continue

@@ -106,7 +106,7 @@ class Permissions:
                 if rule.is_about(call.tool_name) and _matches_any(rule, call):
                     return ("deny" if verdict == "deny" else "ask"), rule
         allowed = [rule for rule in self.rules.allow if rule.is_about(call.tool_name)]
-        covering = _covering(allowed, call)
+        covering = _find_covering_rule(allowed, call)
         return ("allow", covering) if covering is not None else None
 
 
@@ -114,7 +114,7 @@ def _matches_any(rule: PermissionRule, call: CallProfile) -> bool:
     return rule.pattern is None or any(rule.matches(target) for target in call.targets)
 
 
-def _covering(rules: Sequence[PermissionRule], call: CallProfile) -> PermissionRule | None:
+def _find_covering_rule(rules: Sequence[PermissionRule], call: CallProfile) -> PermissionRule | None:
     """Return an `allow` rule that covers the call; for a shell command, every program must be covered by one."""
     whole = next((rule for rule in rules if rule.pattern is None), None)
     if whole is not None:
@@ -134,7 +134,7 @@ def suggest_rules(call: CallProfile) -> tuple[str, ...]:
     if not texts or any(not text.isprintable() or len(text) > _MAX_SUGGESTED_CHARS for text in texts):
         return (call.tool_name,)
     rules = parse_rules(PermissionsSettings(allow=texts), "suggested")
-    return texts if _covering(rules.allow, call) is not None else (call.tool_name,)
+    return texts if _find_covering_rule(rules.allow, call) is not None else (call.tool_name,)
 
 
 def _as_pattern(target: str) -> str:
@@ -200,7 +200,7 @@ def load_permissions(
     is_never_asked: bool = False,
     project: ProjectPermissions | None = None,
 ) -> Permissions:
-    """Combine the user's settings with a project's. Raises ConfigError for an invalid rule of the user's."""
+    """Combine the user's settings with a project's. Raises ConfigError for an invalid user rule."""
     mode: PermissionMode = "all" if is_never_asked else settings.mode
     rules = parse_rules(settings, "your settings")
     if project is None:

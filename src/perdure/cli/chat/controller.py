@@ -388,7 +388,7 @@ class ChatController:
     def look_around(self, write: Write) -> None:
         """Report in the background what other models are on this machine, where none is configured.
 
-        For a server of the user's own, report that it does not list the model that is named.
+        For the user's own server, report if it does not list the configured model.
         """
         model, endpoint = self.surface.settings.model, self.surface.agent.endpoint
         if endpoint.base_url == UNSTARTED and not (model.name or model.provider):

@@ -161,14 +161,14 @@ class PlainChat:
         for line in self._desk.opening():
             self._screen.line(line)
         self._screen.line(self._desk.replay(_WIDTH, _INK).rstrip("\n"))
-        while self._turn():
+        while self._run_turn():
             pass
         for line in self._desk.closing():
             self._screen.line(line)
         self._desk.close()
         return 0
 
-    def _turn(self) -> bool:
+    def _run_turn(self) -> bool:
         """Read one line and answer it; return False when the user leaves."""
         try:
             message = self._read()

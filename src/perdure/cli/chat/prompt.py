@@ -39,7 +39,7 @@ from perdure.cli.chat.editing import cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
 from perdure.cli.chat.menu import ChoiceMenu
 from perdure.cli.style import fit_lines, safe
-from perdure.config.env import rewrapping
+from perdure.config.env import find_rewrap_mode
 from perdure.core.errors import PerdureError
 
 # The words of which the first letter alone answers an approval.
@@ -124,7 +124,7 @@ class PromptBox:
         )
         self.buffer.on_text_changed += self._note_change
         self._menu = ChoiceMenu(self.buffer)
-        self._rewrapping = rewrapping()
+        self._rewrapping = find_rewrap_mode()
         # The width of each row that is drawn, as far as the terminal wraps it anew.
         self._drawn_widths: list[int] = []
         screen = output or without_cpr(create_output())
@@ -465,7 +465,7 @@ class PromptBox:
         return [("class:status", text)]
 
     def _remove_mark(self, event: KeyPressEvent) -> None:
-        """A placeholder goes as a whole: what is left of one would be sent as it is."""
+        """Delete a placeholder as a whole: the rest of one would be sent as it is."""
         self.buffer.delete_before_cursor(len(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
 
     def _find_recalled(self, text: str) -> list[str]:
@@ -490,7 +490,7 @@ class PromptBox:
 
         async def run() -> None:
             edited: concurrent.futures.Future[str | None] = concurrent.futures.Future()
-            await self._lend(_editing(self.buffer.text, edited))
+            await self._lend(_make_edit(self.buffer.text, edited))
             try:
                 if (saved := edited.result()) is not None:
                     self.buffer.document = Document(saved, len(saved))
@@ -539,7 +539,7 @@ class PromptBox:
 
         async def run() -> None:
             with set_app(self.app):
-                await self._lend(_editing(text, edited))
+                await self._lend(_make_edit(text, edited))
 
         self.app.create_background_task(run())
 
@@ -565,8 +565,8 @@ class PromptBox:
         event.current_buffer.insert_text(self._pastes.fold(event.data))
 
 
-def _editing(text: str, edited: concurrent.futures.Future[str | None]) -> Callable[[], None]:
-    """Return what opens a text in the user's editor; an editor that fails is an error of the future."""
+def _make_edit(text: str, edited: concurrent.futures.Future[str | None]) -> Callable[[], None]:
+    """Return a function that opens a text in the user's editor; if that fails, the future gets the error."""
 
     def edit() -> None:
         from perdure.cli.editor import edit_text  # imported here to show the prompt sooner

@@ -156,7 +156,7 @@ def _wrapped_rows(text: str, width: int, *, indent: int = 0) -> Iterator[_Row]:
         at, end = line_start, line_start + len(line)
         while True:
             is_continued = at > line_start
-            stop = _fitting(text, at, end, width - indent * is_continued)
+            stop = _find_row_end(text, at, end, width - indent * is_continued)
             yield _Row(at, stop, is_continued)
             at = stop
             if at >= end:
@@ -164,8 +164,8 @@ def _wrapped_rows(text: str, width: int, *, indent: int = 0) -> Iterator[_Row]:
         line_start = end + 1
 
 
-def _fitting(text: str, at: int, end: int, width: int) -> int:
-    """Return where a row that starts at `at` must end."""
+def _find_row_end(text: str, at: int, end: int, width: int) -> int:
+    """Return the end of a row that starts at `at`: after a blank if one is near."""
     used, stop = 0, at
     while stop < end:
         used += get_cwidth(text[stop])
@@ -191,5 +191,5 @@ def _limit_rows(lines: list[str], rows: int, width: int) -> list[str]:
 
 
 def _cut_line(line: str, width: int) -> str:
-    stop = _fitting(line, 0, len(line), width)
+    stop = _find_row_end(line, 0, len(line), width)
     return line if stop >= len(line) else f"{line[: max(0, width - 1)]}…"

@@ -1,4 +1,4 @@
-"""`!command`: run a command of the user's in their own shell, and describe it to the model."""
+"""`!command`: run a user's command in their own shell, and describe it to the model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAST_LINES = 20
 _CHUNK = 65_536
 
 
-# How the part of a message begins that quotes a command of the user's own.
+# The start of a message part that quotes a user's shell command.
 USER_SHELL = "<user-shell>"
 
 

@@ -268,7 +268,7 @@ class ChatTranscript:
         lines += self._work.lines(width)
         if self._activity is not None and not self._work.is_waiting and not self._blocks.live.strip():
             what, began = self._activity
-            lines.append(self._ink.dim(f"{_turning(now_s)} {what} … {now_s - began:.0f} s"))
+            lines.append(self._ink.dim(f"{_spinner(now_s)} {what} … {now_s - began:.0f} s"))
         return "\n".join(lines[-rows:]) if rows > 0 else ""
 
     def _live_block(self, width: int) -> list[str]:
@@ -413,7 +413,7 @@ def _missing_answer(event: TurnFinished) -> str:
     return "The model gave no answer. /retry asks again." if event.final_response == NO_ANSWER else ""
 
 
-def _turning(now_s: float) -> str:
+def _spinner(now_s: float) -> str:
     return "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(now_s * 8) % 10]
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def logged_to(path: Path) -> Iterator[None]:
+def redirect_logging(path: Path) -> Iterator[None]:
     """Redirect logging to a file while the prompt is active; the file is created on demand."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
@@ -155,7 +155,7 @@ class ChatApp:
         self._box.app.after_render += start
         # A key waits for whichever thread computes: with the usual 5 ms at each step of drawing, one would feel it.
         sys.setswitchinterval(_SWITCH_S)
-        with logged_to(self._log_file):
+        with redirect_logging(self._log_file):
             asyncio.run(self._until_left())
         unsent = self._take_queued()
         self._lines.put(None)

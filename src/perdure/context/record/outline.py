@@ -126,7 +126,7 @@ class Outline:
     # Files that were edited or written.
     changed: frozenset[str]
     newest_plan: CallLine | None
-    # How often a passage occurs, but for its digits.
+    # How often a passage occurs, digits ignored.
     frequency: PassageFrequency
 
     @classmethod

@@ -105,7 +105,9 @@ def _merge_wrapped(
     if (wrapper.seq, outer.id) not in lines or not is_wrapped_in(call, outer):
         return
     ((_, answer),) = _with_results((outer,), _results_behind(entries, behind))
-    lines[entries[at].seq, call.id] = describe_call(redact_entry(entries[at]).tool_calls[n], *_told_of(outer, answer))
+    lines[entries[at].seq, call.id] = describe_call(
+        redact_entry(entries[at]).tool_calls[n], *_text_and_state(outer, answer)
+    )
     del lines[wrapper.seq, outer.id]
 
 
@@ -213,7 +215,7 @@ def _describe_redacted(message: Message, n: int, answer: Message | None) -> Call
 def _describe_calls(entry: Entry, behind: Sequence[Entry], described: _Described) -> tuple[CallLine, ...]:
     lines: list[CallLine] = []
     for call, answer in _with_results(redact_entry(entry).tool_calls, behind):
-        key = (call.name, call.arguments, *_told_of(call, answer))
+        key = (call.name, call.arguments, *_text_and_state(call, answer))
         if (line := described.get(key)) is None:
             line = described[key] = describe_call(call, *key[2:])
         lines.append(line)
@@ -233,7 +235,7 @@ def _result_of(call: ToolCall, results: Mapping[str, Entry]) -> Entry | None:
     return next((results[i] for i in call.ids if i in results), None)
 
 
-def _told_of(call: ToolCall, answer: Entry | None) -> tuple[str | None, ToolState | None]:
+def _text_and_state(call: ToolCall, answer: Entry | None) -> tuple[str | None, ToolState | None]:
     """Return the redacted text of a result, as it is where it is merely counted, and how the call ended."""
     if answer is None:
         return None, None

@@ -261,7 +261,7 @@ class Drawing:
             statement = self._without_quoted(statement)
         weight = _weight(statement, age)
         if seq is None and self.outline.dialogue is not None and not statement.is_binding:
-            # Lines of an earlier record count like those of the dialogue, whoever wrote them.
+            # Lines of an earlier record count like those of the dialogue, no matter who wrote them.
             weight += (age - weight) * self.outline.dialogue.level
         repeats = None
         if statement.fingerprint and seq is not None:
@@ -471,7 +471,7 @@ class Drawing:
             where = self._address(item.repeats) or "before"
             return f"{label} [the same text as {where}: {clip(passages[0].short, 50)}]"
         levels = [(at in chosen) + (at + 1 in chosen) for at in range(first + 1, first + 1 + 2 * len(passages), 2)]
-        # Only labels and calls begin at the margin: no text can pass for the words of somebody else.
+        # Only labels and calls begin at the margin: no text can imitate another speaker.
         text = join_passages(passages, levels).replace("\n", "\n ")
         return f"{label} {text}" if text else ""
 

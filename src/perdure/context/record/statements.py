@@ -46,7 +46,7 @@ class Statement:
     is_binding: bool = False
     # Only agreement or "go on": it refers to what the assistant wrote before.
     is_bare: bool = False
-    # A few words of the user's, such as a consent or a limit: they cost little, and what they allow is nowhere else.
+    # A short user message, such as a consent or a limit: it costs little, and what it allows is nowhere else.
     is_brief: bool = False
     # The last words of a turn, not a remark between two calls.
     is_final: bool = False
@@ -114,10 +114,10 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
         return Statement("assistant", passages, is_final=not message.tool_calls, fingerprint=_fingerprint(message.text))
     if message.is_real_user:
         statement = _user_statement(message, reading or read_user(message))
-        restored = tuple(_taken_back(message))
+        restored = tuple(_describe_restored(message))
         return replace(statement, passages=(*restored, *statement.passages)) if restored else statement
     if message.kind == "note" and message.text.strip():
-        restored = tuple(_taken_back(message))
+        restored = tuple(_describe_restored(message))
         return Statement("note", restored, is_binding=True, is_final=True) if restored else _note(message.text)
     return NOTHING_STATED
 
@@ -133,8 +133,8 @@ def _introduction(passages: Sequence[Passage], calls: Sequence[ToolCall]) -> Ite
             yield passage
 
 
-def _taken_back(message: Message) -> Iterator[Passage]:
-    """Yield a line on the files that the user restored, if a note in a message tells of it."""
+def _describe_restored(message: Message) -> Iterator[Passage]:
+    """Yield a line on the files that the user restored, if a note in a message reports it."""
     restored = files_taken_back(message)
     if restored is not None:
         names = [*restored.paths, *([f"{restored.more:,} more"] if restored.more else [])]

@@ -128,13 +128,13 @@ def write_active_task(state: TaskState, room: int = DEFAULT_TASK_CHARS) -> str:
     if not open_requests:
         closed = [r for r in state.requests if r.status == "answered"]
         if not closed:
-            return f"None{_waiting(state)}"
-        return f"{ALL_ANSWERED}\n{_quote_request(closed[-1], room, state)}{_waiting(state)}"
+            return f"None{_describe_pending_question(state)}"
+        return f"{ALL_ANSWERED}\n{_quote_request(closed[-1], room, state)}{_describe_pending_question(state)}"
     number = min(len(open_requests), max(1, room // _LEAST_QUOTE_CHARS))
     earlier, newest = open_requests[: len(open_requests) - number], open_requests[-number:]
     share = max(_LEAST_QUOTE_CHARS, fair_share([len(r.own_words) for r in newest], room))
     quotes = "\n\n".join(_quote_request(r, share, state) for r in newest)
-    return f"{OPEN}\n{_earlier(earlier)}{quotes}{_subject(state)}{_waiting(state)}{_progress(state)}"
+    return f"{OPEN}\n{_earlier(earlier)}{quotes}{_subject(state)}{_describe_pending_question(state)}{_progress(state)}"
 
 
 def _earlier(requests: Sequence[UserRequest]) -> str:
@@ -145,7 +145,7 @@ def _earlier(requests: Sequence[UserRequest]) -> str:
     return f"[{len(requests)} earlier open {kind} in the record{address(*(r.seq for r in requests))}]\n"
 
 
-def _waiting(state: TaskState) -> str:
+def _describe_pending_question(state: TaskState) -> str:
     question = state.pending_question
     if question is None:
         return ""

@@ -1,4 +1,4 @@
-"""Read from messages what belongs to the state of a task: decisions, plans and what the user lays down.
+"""Read from messages what belongs to the state of a task: decisions, plans and rules the user sets.
 
 Each message is read once and the result is cached with its entry. `DecisionLog` follows the decisions of a conversation
 and marks those that a later message replaced.
@@ -141,7 +141,7 @@ class DecisionLog:
 
     def _add(self, decision: TaskDecision) -> None:
         words = topic_words(f"{decision.text} {decision.about}")
-        dropped = [topic_words(phrase) for phrase in given_up(decision.text)]
+        dropped = [topic_words(phrase) for phrase in find_abandoned(decision.text)]
         for i, earlier in enumerate(self._decisions):
             if earlier.superseded_seq is None and _is_superseded(self._topics[i], words, dropped):
                 self._decisions[i] = replace(earlier, superseded_seq=decision.seq)
@@ -160,7 +160,7 @@ def _newest_valid(decisions: Sequence[TaskDecision]) -> list[TaskDecision]:
     return sorted((*others, *users), key=lambda d: d.seq)
 
 
-def given_up(text: str) -> list[str]:
+def find_abandoned(text: str) -> list[str]:
     """Return the phrases of a text that name what is no longer wanted."""
     phrases = [m[1] for m in _INSTEAD_OF.finditer(text)]
     return phrases if text.isascii() else phrases + [m[1] or m[2] for m in _INSTEAD_OF_CJK.finditer(text)]
@@ -248,7 +248,7 @@ _INTERRUPTION = re.compile(r"\A\[(?:Request )?interrupted by (?:the )?user[^\]\n
 
 @dataclass(frozen=True, slots=True)
 class UserReading:
-    """A user message: its text as a request, the user's own words, and what they lay down."""
+    """A user message: its text as a request, the user's own words, and the rules and decisions in them."""
 
     text: str
     own_words: str
@@ -257,7 +257,7 @@ class UserReading:
     corrections: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     takes_back: bool = False
-    # It may lay something down, but also holds a text: quoted as it is, nothing is lifted out as an instruction.
+    # It may state a rule, but also holds a text: it is quoted as it is, and no instruction is extracted.
     may_bind: bool = False
     # Short enough for an answer, it agrees, declines or chooses.
     may_answer: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from perdure.context.fitting import address, fit_lines
 from perdure.context.task_state.state import BEFORE_LOG, InstructionKind, StandingInstruction, TaskState
-from perdure.context.text import beginning, tidy
+from perdure.context.text import first_words, tidy
 from perdure.context.user_text.instruction_scope import is_for_now, is_for_one_task, is_lasting
 from perdure.context.user_text.intent import LISTED_RULE
 
@@ -95,5 +95,5 @@ def _instruction_line(instruction: StandingInstruction) -> str:
 
 def _refusal_line(instruction: StandingInstruction) -> str:
     where = address(instruction.seq).strip(" ()")
-    about = f"{beginning(tidy(instruction.about), _ABOUT_CHARS)}; {where}".strip("; ")
+    about = f"{first_words(tidy(instruction.about), _ABOUT_CHARS)}; {where}".strip("; ")
     return f"- “{' '.join(instruction.text.split())}” ({about})" if about else _instruction_line(instruction)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from perdure.context.handoff import SECTIONS
 from perdure.context.handoff_sections import says_nothing, split_headings
 from perdure.context.summary_check import MARK, GroundingSources, PassageWords, quotes_in
-from perdure.context.task_state.decisions import given_up, topic_words
+from perdure.context.task_state.decisions import find_abandoned, topic_words
 from perdure.context.task_state.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
 from perdure.context.task_state.state import STEP_MARK, TaskState, is_same_hash
 from perdure.context.user_text.intent import is_directive
@@ -50,7 +50,7 @@ _IMPERATIVE = re.compile(
     r"|follow)\b",
     re.IGNORECASE,
 )
-# Sections besides the goal whose lines an agent takes up.
+# Sections besides the goal whose lines an agent acts on.
 _TAKEN_UP = frozenset(("Key Decisions", "Remaining Work"))
 # Words for an approval, a permission or an instruction, given by whomever, and for doing without one.
 _CONSENT = re.compile(
@@ -163,7 +163,7 @@ def _move_open_questions(sections: dict[str, str], state: TaskState) -> None:
     lines = sections.get("Resolved Questions", "").splitlines()
     open_words = [r.own_words for r in state.open_requests if r.own_words]
     closed_words = [r.own_words for r in state.requests[-_MOST_COMPARED:] if r.status == "answered"]
-    moved = [line for line in lines if _is_closest_to(_asked_in(line), open_words, closed_words)]
+    moved = [line for line in lines if _is_closest_to(_find_question(line), open_words, closed_words)]
     if moved:
         sections["Resolved Questions"] = "\n".join(line for line in lines if line not in moved)
         sections["In Progress"] = "\n".join(filter(None, (sections.get("In Progress", ""), *moved)))
@@ -180,7 +180,7 @@ def _similarity(a: str, b: str) -> float:
     return len(one & other) / max(1, len(one | other))
 
 
-def _asked_in(line: str) -> str:
+def _find_question(line: str) -> str:
     """Return the question of a line that also has the answer."""
     return _ANSWERED.split(line, maxsplit=1)[0]
 
@@ -341,7 +341,7 @@ class _ProseCheck:
         if section == "Remaining Work":
             done = (i for i in self.state.plan if i.is_done)
             return "done since" if any(_is_same(line, i.text) for i in done) else ""
-        if section == "Key Decisions" and not given_up(line):
+        if section == "Key Decisions" and not find_abandoned(line):
             replaced = (d for d in self.state.decisions if d.superseded_seq is not None)
             return "superseded" if any(_is_same(line, d.text) for d in replaced) else ""
         return ""

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from perdure.context.task_state.instructions import binding_rules
 from perdure.context.task_state.sections import describe_tests, push_status
 from perdure.context.task_state.state import StandingInstruction, TaskState
-from perdure.context.text import beginning, tidy
+from perdure.context.text import first_words, tidy
 
 
 def _count_with_newest(quoted: Sequence[StandingInstruction]) -> str:
     """Return the number of instructions and the beginning of the newest; "" for none."""
     if not quoted:
         return ""
-    return f"{len(quoted)}{', the newest' if len(quoted) > 1 else ''}: “{beginning(tidy(quoted[-1].text), 60)}”"
+    return f"{len(quoted)}{', the newest' if len(quoted) > 1 else ''}: “{first_words(tidy(quoted[-1].text), 60)}”"
 
 
 def describe_state(state: TaskState) -> list[tuple[str, str]]:
@@ -29,17 +29,17 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
     rows = [
         (
             "open request",
-            f"“{beginning(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
+            f"“{first_words(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
         ),
         ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
         ("the user's rules", _count_with_newest(sorted(rules, key=lambda i: i.seq))),
         ("refused calls", _count_with_newest([i for i in state.instructions if i.kind == "refusal"])),
         ("folder", state.folder.value if state.folder else ""),
         ("branch", state.branch.value if state.branch else ""),
-        ("newest commit", f"{commit.hash} {beginning(commit.title, 60)} ({push_status(state)})" if commit else ""),
+        ("newest commit", f"{commit.hash} {first_words(commit.title, 60)} ({push_status(state)})" if commit else ""),
         ("last tests", describe_tests(state.tests) if state.tests else ""),
-        ("running", "; ".join(beginning(p.value, 60) for p in state.processes)),
-        ("still fails", "; ".join(beginning(e.text, 80) for e in state.open_errors[-2:])),
+        ("running", "; ".join(first_words(p.value, 60) for p in state.processes)),
+        ("still fails", "; ".join(first_words(e.text, 80) for e in state.open_errors[-2:])),
         ("files changed", str(len(changed)) if changed else ""),
         ("taken back", str(len(state.files_taken_back)) if state.taken_back else ""),
         ("plan", f"{done} of {len(state.plan)} done" if state.plan else ""),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from perdure.context.redacted_entries import redact_part
-from perdure.context.text import beginning, clip, sentences, tidy
+from perdure.context.text import clip, first_words, sentences, tidy
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
 
@@ -124,14 +124,14 @@ def read_proposal(message: Message, redact: Callable[[str], str] = redact) -> Pr
     prose = "\n".join(text.split("```")[::2]) if "```" in text else text
     pieces = [s.strip(" *_-#>") for s in sentences(prose)]
     asked = _closing_question(pieces)
-    question = beginning(pieces[asked], _QUESTION_CHARS) if asked is not None else ""
+    question = first_words(pieces[asked], _QUESTION_CHARS) if asked is not None else ""
     stated = [s for s in pieces if len(s) >= _SHORTEST_STATEMENT and not _ASKS_BACK.search(s) and s[-1] not in ":："]
     # One option of several is not what is proposed.
     options = [body.replace("*", "") for _, body in _OPTION.findall(text)]
     stated = [s for s in stated if not any(s.replace("*", "") in option for option in options)]
     recommended = next((s for s in reversed(stated) if _PROPOSES.search(s)), None)
     statement = recommended or (stated[-1] if stated else "")
-    ending = _ending(pieces[:asked]) if question else ""
+    ending = _join_last_pieces(pieces[:asked]) if question else ""
     return Proposal(question, tuple(_lists(text)), tidy(statement), recommended is not None, ending)
 
 
@@ -146,7 +146,7 @@ def _closing_question(pieces: Sequence[str]) -> int | None:
     return None
 
 
-def _ending(pieces: Sequence[str]) -> str:
+def _join_last_pieces(pieces: Sequence[str]) -> str:
     """Return the last sentences and items of a list that fit, which a question about "this" is about."""
     chosen: list[str] = []
     room = _ENDING_CHARS
@@ -199,8 +199,8 @@ def _lead(answer: str) -> str:
     return first if is_lead and _AGREES.match(first) and not _NAMES_OWN_WISH.match(first) else ""
 
 
-def taken_up(answer: str, proposal: Proposal) -> str:
-    """Return what an answer takes up of a proposal, in the assistant's words; "" where it takes up nothing."""
+def find_referent(answer: str, proposal: Proposal) -> str:
+    """Return the part of a proposal that an answer refers to, in the assistant's words; "" if there is none."""
     answer = _lead(answer)
     if not answer:
         return ""
@@ -211,11 +211,11 @@ def taken_up(answer: str, proposal: Proposal) -> str:
         return ""
     if not proposal.question:
         is_meant = proposal.is_recommended or _POINTS.search(answer) is not None
-        return beginning(proposal.statement, _ABOUT_CHARS) if is_meant and not is_refusal else ""
+        return first_words(proposal.statement, _ABOUT_CHARS) if is_meant and not is_refusal else ""
     is_vague = any(p.search(proposal.question) for p in (_REFERS, _ASKS_TO_CONFIRM))
     if len(proposal.question) > _VAGUE_CHARS or not is_vague:
         return proposal.question
-    statement = beginning(proposal.statement, _ABOUT_CHARS - len(proposal.question))
+    statement = first_words(proposal.statement, _ABOUT_CHARS - len(proposal.question))
     return f"{statement if proposal.is_recommended else proposal.ending or statement} {proposal.question}".strip()
 
 

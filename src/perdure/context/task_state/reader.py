@@ -20,7 +20,7 @@ from perdure.context.task_state.decisions import (
     user_reading,
 )
 from perdure.context.task_state.instructions import parse_instructions
-from perdure.context.task_state.proposals import asks_for_data, proposal_of, taken_up
+from perdure.context.task_state.proposals import asks_for_data, find_referent, proposal_of
 from perdure.context.task_state.replies import answer_of, changes_of, reply_reading
 from perdure.context.task_state.requests import RequestLog
 from perdure.context.task_state.state import (
@@ -33,7 +33,7 @@ from perdure.context.task_state.state import (
     UserRequest,
 )
 from perdure.context.task_state.work import LOOKS, WorkLog
-from perdure.context.text import beginning, sentences, tidy
+from perdure.context.text import first_words, sentences, tidy
 from perdure.context.tool_calls.call_line import CallKind, CallLine
 from perdure.context.user_text.intent import before_fiction, is_directive, read_sentences, rules_among
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall, files_taken_back
@@ -84,7 +84,7 @@ _OWN_STEP = re.compile(
     r"(?i)\b(?:I(?:'ll|'d| will| would| can| still| (?:need|have|want|plan) to)|let me|remain(?:s|ing)?|left to do"
     r"|to-? ?do|next steps?)\b|^\W*still\b|\[ \]|[^\x00-\x7f]{4}"
 )
-# The user puts a question of the assistant's off: "quick question first".
+# The user postpones the assistant's question: "quick question first".
 _PUTS_OFF = re.compile(
     r"(?i)\b(?:question|thing|detail)s? first\b|\bfirst (?:a|one|another) (?:\w+ )?(?:question|thing)\b"
     r"|\bbefore (?:that|(?:I|we) (?:decide|answer)|deciding|answering)\b|^\W*(?:hold on|one moment|not so fast)\b"
@@ -199,7 +199,7 @@ class _StateFold:
     _counts_before: tuple[int, int] = (0, 0)
     # The newest messages of the assistant with text: since the last reply, for the plan; and the last one.
     texts: list[Entry] = field(default_factory=list)
-    # A question of the assistant's that the user put off and did not come back to.
+    # The assistant's question that the user postponed and did not come back to.
     put_off: SourcedValue | None = None
     # The reply that the user has not answered yet.
     last_reply: Entry | None = None
@@ -270,7 +270,7 @@ class _StateFold:
     def _add_user(self, seq: int, reading: UserReading, before: Sequence[Entry]) -> None:
         if not reading.text:
             return
-        about = self._taken_up(reading)
+        about = self._find_referent(reading)
         question = proposal_of(self.last_reply).question if about and self.last_reply is not None else ""
         if (disputed := self._find_disputed_request(reading)) is not None:
             self.disputed.add(disputed)
@@ -308,7 +308,7 @@ class _StateFold:
         if reply is not None and question and not about and _PUTS_OFF.search(reading.own_words):
             asked = [s for s in sentences(redact(reply.message.typed_text)) if s.endswith(("?", "？"))]
             words = " … ".join(tidy(s.strip(" *_-")) for s in asked)
-            self.put_off = SourcedValue(beginning(words, _QUESTION_CHARS), reply.seq) if words else self.put_off
+            self.put_off = SourcedValue(first_words(words, _QUESTION_CHARS), reply.seq) if words else self.put_off
         elif self.put_off is not None:
             topic = topic_words(self.put_off.value)
             # The user takes it up in their own words, or answers the assistant, who asked again.
@@ -323,10 +323,10 @@ class _StateFold:
         request, reply, _ = next(reversed(self.answered.values()))
         return request.seq if reply is self.last_reply else None
 
-    def _taken_up(self, reading: UserReading) -> str:
-        """Return what a short answer takes up of the reply right before it."""
+    def _find_referent(self, reading: UserReading) -> str:
+        """Return the part of the reply right before it that a short answer refers to."""
         reply = self.last_reply
-        return taken_up(reading.own_words, proposal_of(reply)) if reply is not None and reading.may_answer else ""
+        return find_referent(reading.own_words, proposal_of(reply)) if reply is not None and reading.may_answer else ""
 
     def _drop_cancelled(self, seq: int) -> None:
         """Remove from plan and goal what the message at `seq` cancels."""
@@ -452,7 +452,7 @@ class _StateFold:
             if n < len(chosen) - _MOST_QUESTIONS or (not is_work and _is_asked_again(topics[n], topics[n + 1 :])):
                 continue
             is_disputed = request.seq in self.disputed
-            question = beginning(_without_demands(request.own_words), _QUESTION_CHARS)
+            question = first_words(_without_demands(request.own_words), _QUESTION_CHARS)
             if is_work:
                 undone_files = self.work.files_taken_back(request.seq, reply.seq)
                 files = tuple(f for f in self.work.files_changed(request.seq, reply.seq) if f not in undone_files)

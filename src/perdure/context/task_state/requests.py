@@ -360,7 +360,7 @@ class RequestLog:
     def add_user(self, seq: int, reading: UserReading, *, about: str = "", question: str = "") -> None:
         """Update the requests by a message of the user.
 
-        `about` is what it takes up of the reply before it, and `question` what that asked without ending with it.
+        `about` is the part of the reply before it that it refers to; `question` is asked there, but not at its end.
         """
         text = reading.text
         if not text:

@@ -458,7 +458,7 @@ _FILTERED = re.compile(r"\| *(?:grep|egrep|rg|head|tail|awk|sed)\b")
 
 
 def push_status(state: TaskState) -> str:
-    """Whether the newest commit is pushed, in words."""
+    """Describe whether the newest commit is pushed."""
     if state.commits:
         return "pushed" if state.is_pushed and state.commits[-1].is_pushed else "not pushed"
     return "the last push succeeded" if state.is_pushed else "the last push failed"

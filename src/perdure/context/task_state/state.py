@@ -80,7 +80,7 @@ class UserRequest:
     closed_seq: int | None = None
     # The words of the request that the user typed themselves; what is around them was pasted.
     own_words: str = ""
-    # The assistant's question that it answers, and what it takes up of the assistant's proposal or list.
+    # The assistant's question that it answers, and the part of the assistant's proposal or list that it refers to.
     answers: str = ""
     about: str = ""
 
@@ -104,7 +104,7 @@ class TaskDecision:
     seq: int
     is_by_user: bool = False
     superseded_seq: int | None = None
-    # What of the assistant's proposals a short answer takes up.
+    # The part of the assistant's proposals that a short answer refers to.
     about: str = ""
 
 

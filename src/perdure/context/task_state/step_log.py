@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perdure.context.task_state.state import RepeatedSteps, TakenBackChanges, parse_steps
-from perdure.context.text import beginning
+from perdure.context.text import first_words
 from perdure.context.tool_calls.call_line import RepeatableCall
 from perdure.context.user_text.intent import is_directive
 from perdure.redaction import redact
@@ -135,7 +135,7 @@ def _group(members: Sequence[_Step], done: Mapping[str, Sequence[_Step]]) -> Rep
     text = _UNSTATED.sub("", text.removeprefix(f"{_PLACEHOLDER}: ")).strip(" ,")
     if text.count(_PLACEHOLDER) >= _MOST_PLACEHOLDERS:
         text = ""
-    text = beginning(redact(text), _OUTCOME_CHARS)
+    text = first_words(redact(text), _OUTCOME_CHARS)
     subjects = tuple(redact(m.subject) for m in members)
     return RepeatedSteps((*shared, last.name), "" if is_directive(text) else text, subjects, last.seq)
 

@@ -21,7 +21,7 @@ from perdure.context.task_state.state import (
     is_same_hash,
 )
 from perdure.context.task_state.step_log import StepLog
-from perdure.context.text import beginning
+from perdure.context.text import first_words
 from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine
 from perdure.context.tool_calls.services import is_change
 from perdure.context.tool_calls.shell import covers, tested_paths
@@ -124,7 +124,7 @@ class WorkLog:
         if line.kind not in _CHANGES and line.kind != "task":
             self.calls[_CALL_NAMES.get(line.kind) or line.name.replace("_", " ")] += 1
         if line.kind == "other" and line.outcome == "ok" and not facts.created and is_change(line.name):
-            self.settled[line.line] = SourcedValue(beginning(redact(line.line), _SERVICE_CHARS), seq)
+            self.settled[line.line] = SourcedValue(first_words(redact(line.line), _SERVICE_CHARS), seq)
         if line.outcome == "ok" and (line.kind in _CHANGES or facts.commit or facts.created or facts.pushed):
             self.changes += 1
         if self.tests is not None and facts.tests is None and line.kind not in _CHANGES and self._runs_tests(line):

@@ -179,20 +179,20 @@ def is_definition(line: str) -> bool:
 
 def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
     """Return one line for both sides of an edit: the first definition, or the first telling line, of each."""
-    old, new = _telling(removed).rstrip(_OPEN), _telling(added).rstrip(_OPEN)
+    old, new = _pick_line(removed).rstrip(_OPEN), _pick_line(added).rstrip(_OPEN)
     if not added:
         return f"− {one_line(old, 90)}" if old else ""
     if not removed:
         return f"+ {one_line(new, 110)}"
-    old, new = _differing(" ".join(old.split()), " ".join(new.split()))
+    old, new = _trim_to_difference(" ".join(old.split()), " ".join(new.split()))
     if len(old) > 45 and not old.startswith("…"):
         # Two lines that have nothing in common: the new one whole rather than the beginnings of both.
         return f"+ {one_line(new, 110)}"
     return f"− {one_line(old, 45)} + {one_line(new, 75)}"
 
 
-def _differing(old: str, new: str) -> tuple[str, str]:
-    """Two lines from a little before their first difference; a definition keeps its name."""
+def _trim_to_difference(old: str, new: str) -> tuple[str, str]:
+    """Cut two lines to start a little before their first difference; a definition keeps its name."""
     pairs = enumerate(zip(old[:400], new[:400], strict=False))
     same = next((n for n, (a, b) in pairs if a != b), min(len(old), len(new), 400))
     start = max(old.rfind(" ", 0, max(0, same - 12)), old.rfind(".", 0, max(0, same - 12))) + 1 if same > 24 else 0
@@ -203,7 +203,7 @@ def _differing(old: str, new: str) -> tuple[str, str]:
     return f"…{old[start:]}", f"{name}…{new[start:]}" if len(name) < start else f"…{new[start:]}"
 
 
-def _telling(lines: Sequence[str]) -> str:
+def _pick_line(lines: Sequence[str]) -> str:
     return min(lines[:30], key=_rank, default="").strip()
 
 

@@ -382,7 +382,7 @@ def _read_status(view: OutputView, *, is_short: bool) -> CallFinding | None:
     if branch is None and not files and not _CLEAN.search(view.text):
         return None
     name = next(filter(None, branch.groups()), "") if branch is not None else ""
-    tracking = _tracking(view, branch)
+    tracking = _describe_tracking(view, branch)
     parts = [f"on {name}" if name else "", tracking]
     every = files + [f"untracked: {u}" for u in untracked]
     if every:
@@ -395,7 +395,7 @@ def _read_status(view: OutputView, *, is_short: bool) -> CallFinding | None:
     return CallFinding(", ".join(filter(None, parts)), rows, CallFacts(branch=name), False, 0.5)
 
 
-def _tracking(view: OutputView, branch: re.Match[str] | None) -> str:
+def _describe_tracking(view: OutputView, branch: re.Match[str] | None) -> str:
     if branch is not None and branch[5]:
         return f"{branch[5]} of {branch[4]}"
     match = _TRACKING.search(view.text)

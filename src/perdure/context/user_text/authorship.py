@@ -1,6 +1,6 @@
 """Separate what a user typed from what they pasted: only the former counts as theirs.
 
-A user message may hold a mail, a web page, a file, a log or somebody's chat beside the user's question, marked or not.
+A user message may hold a mail, a web page, a file, a log or a chat of others beside the user's question, marked or not.
 Stretches with marks (fences, quotes, tags, tables, JSON, CSV, mail headers, speakers) are removed line by line. Without
 marks, the lines that ask or hand over are the user's; the lines before or after them are pasted where they read like a
 text: statements in a row, a salutation and a signature, the furniture of a web page, words to "AI assistants".

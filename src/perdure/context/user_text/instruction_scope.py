@@ -17,7 +17,7 @@ _ONE_TASK = re.compile(
     r"|(?:해|봐|려|워|꿔|쳐|켜|게)\s?(?:줘|주세요|주라)[.!~]*$|(?:てください|てほしい(?:です)?)[。！]*$|^(?:请|帮我)[^，。]{2,40}[。！]?$",
     re.IGNORECASE,
 )
-# A piece of work of the user's own ("I'd like to change my flight") and a permission: over with the request.
+# The user's own errand ("I'd like to change my flight") and a permission: over with the request.
 _OWN_WISH = re.compile(
     r"\bI(?:['’]d| would) like to "
     r"(?!(?:use|keep|avoid|stop|be|have|see|stay|stick|go|do|work|follow|not|never|always|only)\b)\w+"

@@ -121,7 +121,7 @@ class UserSentences:
 
 
 def read_sentences(own: str) -> UserSentences:
-    """Return the sentences of the user's own words: none of a fiction, of reported speech, of verse or for machines."""
+    """Return the sentences in the user's own words, without fiction, reported speech, verse and text for machines."""
     own_sentences: list[str] = []
     listed: set[str] = set()
     topic_words = _wanted_words(own)

@@ -109,7 +109,7 @@ CODE = re.compile(
     r" (?=.*[a-z\d/.])\S|RUN [a-z]|(?:set -\w|export \w+=|if \[|fi$|done$|def \w+\(|class \w+[(:]|import \w+$"
     r"|from [\w.]+ import |return\b.*;$|msgid \"|msgstr \"|#include|SELECT |\d+$)|.*[{}]$|.*\);$)"
 )
-# A command that somebody typed into a shell; its output follows.
+# A command as typed into a shell; its output follows.
 PROMPT = re.compile(r"^\s*(?:[➜❯]|\$|\w+@[\w.-]+[:~ ].{0,60}[$#])\s+\S")
 # The first two words of a line of a log, if the second one is no plain word.
 LOG_PREFIX = re.compile(r"^[\w\[(][\w.:/\[\]()-]{1,30} (?=\S*[A-Z!:\]\d])[^\sa-z][\w.:!\[\]-]{1,20} ")

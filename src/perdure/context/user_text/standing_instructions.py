@@ -249,7 +249,7 @@ _CJK = re.compile(
     "|원(?:해|합니다)|말고"
     "|모두|각각|(?:말|체|순서|형식|단위|식)(?:으)?로|(?:허락|확인|승인) 없이|건드리|우선|동결|읽기 전용|씩"
 )
-# Small talk and stories of the user's own, in Japanese by their endings and in Chinese by their subjects. They may be
+# The user's small talk and stories, in Japanese by their endings and in Chinese by their subjects. They may be
 # remarks, but lay nothing down without a word of order or scope.
 _CHATS = re.compile("(?:[ねよな][ぇえぁあー～〜っ]*|かなぁ?あ?|けど|のに|くて|んです(?:が|けど)?)[。！!…～〜、.\\s]*$")
 _ORDERS = re.compile(
@@ -294,7 +294,7 @@ _DESCRIBES = compile_alternatives(
     r"|работает|вижу)"
     r"|^(?:let me|I'll|I will|I think|I guess|I feel|I believe|maybe)\b(?!.*\b(?:always|never|prefer|you to|first|every"
     r"|before)\b)"
-    # A plan of the user's own, an explanation, and a finding about code.
+    # The user's own plan, an explanation, and a finding about code.
     r"|^I\b.*\bmake sure (?:that )?I\b"
     r"|^(?:like|e\.g\.|i\.e\.|for example|in theory|meaning|which)\b"
     r"|\b(?:is|are|was|were|gets?)\b(?:[^.!?]|\.(?=\w)){1,80}\bbut (?:(?:it|they|is|are|was|were) )?"
@@ -368,7 +368,7 @@ _PARTICULAR_CJK = re.compile(
     "|(?:を|も)(?:直し|見|実行|追加|教え|修正|確認し|読|調べ|説明し|開|比較|翻訳|要約)(?:て|で)|(?:을|를"
     "|도) ?(?:고쳐|봐|실행|추가|알려|수정해|확인해|읽어|찾아|설명|열어|비교|번역|요약)"
 )
-# What happened or is so: a report of a problem, a guess, a story of the user's own.
+# What happened or is so: a report of a problem, a guess, a personal story.
 _REPORTS = compile_alternatives(
     r"\b(?:was|were|did|didn't|had|got|went|tried|changed|made|saw|found|noticed|happened|broke|crashed|failed|fails"
     r"|failing"

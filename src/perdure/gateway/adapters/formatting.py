@@ -37,12 +37,12 @@ def utf16_length(text: str) -> int:
 
 def shorten(text: str, limit: int) -> str:
     """Return the text, or as much of its beginning as fits with an ellipsis."""
-    return text if utf16_length(text) <= limit else f"{text[: _fitting(text, limit - 2)]}\n…"
+    return text if utf16_length(text) <= limit else f"{text[: _count_fitting(text, limit - 2)]}\n…"
 
 
 def _head(text: str, room: int) -> str:
     """Return the longest prefix that fits, cut at the best boundary."""
-    most = _fitting(text, room)
+    most = _count_fitting(text, room)
     for mark in ("\n\n", "\n", "。", ". ", " "):
         at = text.rfind(mark, int(most * _MIN_FILL), most)
         if at > 0:
@@ -50,7 +50,7 @@ def _head(text: str, room: int) -> str:
     return text[:most]
 
 
-def _fitting(text: str, room: int) -> int:
+def _count_fitting(text: str, room: int) -> int:
     """Return how many characters fit into `room` UTF-16 units."""
     window = text[: max(room, 1)]
     while utf16_length(window) > room and len(window) > 1:

@@ -1,6 +1,6 @@
 """Pool of agents by conversation, each used only under a write lease, and the renewal of these leases.
 
-`acquire` and `cancel` block and run in worker threads; `using` awaits in the event loop.
+`acquire` and `cancel` block and run in worker threads; `use_agent` awaits in the event loop.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class AgentPool:
         return self._factory.route_to(name)
 
     @contextlib.asynccontextmanager
-    async def using(self, agent_lease: AgentLease) -> AsyncIterator[ConversationAgent]:
+    async def use_agent(self, agent_lease: AgentLease) -> AsyncIterator[ConversationAgent]:
         """Renew an acquired lease while its agent is in use, and release both afterwards."""
         self._leases.add(agent_lease.lease)
         try:

@@ -176,7 +176,7 @@ class MessageJob:
 
     async def _run_message(self, content: MessageContent) -> None:
         started = await run_when_free(self._start, content)
-        async with self._context.pool.using(started.agent_lease) as agent:
+        async with self._context.pool.use_agent(started.agent_lease) as agent:
             if started.is_resumed:
                 await self._context.questions.withdraw(self.queued.id, required_visibility=self._required_visibility)
             outcome = started.outcome or await self._run_turn(content, started)
@@ -329,7 +329,7 @@ class MessageJob:
         else:
             self.conversation_id = current
             agent_lease = await run_when_free(self._context.pool.acquire, current, self._spec)
-            async with self._context.pool.using(agent_lease):
+            async with self._context.pool.use_agent(agent_lease):
                 with self._attach_agent(agent_lease) as agent:
                     command_context, reply = await self._dispatch(agent, text)
         if command_context.has_moved:

@@ -348,7 +348,7 @@ class _Writer:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             with self._writing:
-                jobs = self._queued_with(job)
+                jobs = self._take_group(job)
                 is_committed = len(jobs) > 1 and self._transact_group(jobs)
             for job in jobs:
                 if not is_committed:
@@ -367,7 +367,7 @@ class _Writer:
         with self._writing:
             job.run(self._transact_erasing if job.erases else self._transact)
 
-    def _queued_with(self, first: _WriteJob[Any]) -> list[_WriteJob[Any]]:
+    def _take_group(self, first: _WriteJob[Any]) -> list[_WriteJob[Any]]:
         """Return a job and those queued after it, to be committed together."""
         jobs = [first]
         with suppress(queue.Empty):

@@ -99,7 +99,7 @@ class CandidateSearch:
         if self._query.required:
             self._add_required(candidates, enough)
             return candidates
-        generating = self._generating()
+        generating = self._find_generating_terms()
         for number in generating:
             candidates.add(self.postings[number].ids, number)
         common = [n for n in generating if not self.postings[n].is_complete]
@@ -149,7 +149,7 @@ class CandidateSearch:
         share = self._ids.size / max(1, self._ids.highest - ids[-1] + 1)
         return Postings(ids, len(ids) * share, is_complete=False)
 
-    def _generating(self) -> list[int]:
+    def _find_generating_terms(self) -> list[int]:
         """Return the terms that find texts: parts of a name only if no whole name was found."""
         terms = self._query.terms
         has_name = any(t.is_name and self.postings[n].ids for n, t in enumerate(terms))

@@ -247,7 +247,7 @@ _PRINTS_SECRETS = re.compile(
     r"(?:\(?\)?\s{0,2}(?:[),;\n]|\Z)|[.\[(]{1,2}(?:fetch\(|get\()?['\"]?\w{0,40}(?:SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|ACCESS_KEY))"
     r"|\bkeyring\.get_|\bget_secret_value\b"
 )
-# A package from an address or a repository of somebody: `Pkg.add(url="https://…")`, `install_github("a/b")`.
+# A package from a URL or a repository: `Pkg.add(url="https://…")`, `install_github("a/b")`.
 _INSTALLS_PACKAGE = re.compile(
     r"\b(?:Pkg\.(?:add|develop|clone)|install\.packages|pip\.main|install_url|install_git)\b[^\n]{0,200}(?:https?://|git@)"
     r"|\binstall_(?:github|gitlab|bitbucket)\b"

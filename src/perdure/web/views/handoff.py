@@ -269,7 +269,7 @@ def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> Ha
         covers=[CoverRow(lo=s.lo, hi=s.hi, address=s.address, messages=len(s)) for s in handoff.covers],
         message_count=_message_count(parsed, handoff),
         findings=findings,
-        standing=_standing(seq, handoffs, view),
+        standing=_classify_handoff(seq, handoffs, view),
         can_undo=seq == _newest_standing(handoffs.values(), view),
     )
 
@@ -303,7 +303,7 @@ def _message_count(parsed: Handoff | None, handoff: StoredHandoff) -> int:
     return count or sum(map(len, handoff.covers))
 
 
-def _standing(
+def _classify_handoff(
     seq: int, handoffs: Mapping[int, StoredHandoff], view: Sequence[Span]
 ) -> Literal["current", "replaced", "undone"]:
     """Return whether a handoff is in the current view, was replaced by a later one, or was undone."""

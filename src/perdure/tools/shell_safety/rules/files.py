@@ -53,7 +53,7 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
         for o in run.operands[1:]:
             yield from _path_dangers(run, o, is_tree=True)
     elif run.name in ("trash", "trash-put", "mv") or (run.name == "gio" and run.starts("trash")):
-        yield from _moved_away(run)
+        yield from _find_moves_away(run)
     elif (
         run.name == "rsync"
         and not run.has("-n", "--dry-run")
@@ -77,8 +77,8 @@ def tree_dangers(run: Invocation, path: str) -> Iterator[Danger]:
     yield from _path_dangers(run, path, is_tree=True)
 
 
-def _moved_away(run: Invocation) -> Iterator[Danger]:
-    """Yield the dangers of moving something away: where it was, that is a deletion.
+def _find_moves_away(run: Invocation) -> Iterator[Danger]:
+    """Yield the dangers of moving something away, which is a deletion at its old path.
 
     In the workspace that holds for all files of a folder, elsewhere for everything but a file fetched into it.
     """

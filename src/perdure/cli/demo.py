@@ -92,7 +92,7 @@ def width() -> int:
 
 
 def summary_lines(summary: DemoSummary, ink: Style) -> Iterator[str]:
-    """The usage of the conversation, and the quiz."""
+    """Yield the usage of the conversation, and the quiz."""
     from perdure.cli.style import fit_lines
 
     yield from fit_lines(_usage_lines(summary), width())

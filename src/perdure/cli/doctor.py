@@ -185,7 +185,7 @@ def _messages(store: SessionStore) -> Check:
 
 
 def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator[Check]:
-    """The route, whether it answers, and its window."""
+    """Check the route, whether it answers, and its window."""
     try:
         shared = Shared(loaded.settings, home=loaded.home, store=store)
     except PerdureError as error:

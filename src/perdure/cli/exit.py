@@ -33,7 +33,7 @@ def leave(code: int, *, patience_s: float = _PATIENCE_S) -> NoReturn:
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """A `kill` and a closed window interrupt as Ctrl-C does: the turn is stopped, and so is what it started."""
+    """Let `kill` and a closed window interrupt as Ctrl-C does: the turn is stopped, and so is what it started."""
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():  # where no signal ever arrives
         numbers = []

@@ -127,7 +127,7 @@ def _show_warning(
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal's encoding lacks becomes a question mark, not an error.

@@ -183,7 +183,7 @@ def split_headings(text: str) -> list[tuple[str, str, str]]:
 
 
 def _top_heads(heads: list[re.Match[str]]) -> list[re.Match[str]]:
-    """The headings of the level that divides a summary: that of our titles, else the topmost with more than one."""
+    """Return the headings of the level that divides a summary: that of our titles, else the topmost with several."""
     levels = [_level(h) for h in heads]
     ours = [
         level for h, level in zip(heads, levels, strict=True) if _clean(h["hash"] or h["bold"] or h["number"]) in _EXACT
@@ -586,7 +586,7 @@ def must_be_reply(before: Message | None, after: Message | None) -> bool:
 
 
 def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
-    """The last image of a history and the index of its message."""
+    """Return the last image of a history and the index of its message."""
     for i in range(len(messages) - 1, -1, -1):
         content = messages[i].content
         for part in reversed(content) if isinstance(content, tuple) else ():

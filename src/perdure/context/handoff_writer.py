@@ -364,7 +364,7 @@ class HandoffWriter:
         state: TaskState,
         doubted: frozenset[str],
     ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The sections that code writes from the state; with a summary, its prose merged with them and grounded."""
+        """Write the sections from the state; with a summary, its prose is merged with them and grounded."""
         if summary is None:
             return write_sections(state, budget_chars=shares.code_chars), ()
         messages = [e.message for e in sources]
@@ -419,7 +419,7 @@ class HandoffWriter:
         return draw
 
     def _head(self, job: CompactionInput) -> list[Message]:
-        """The head as it will be sent; a handoff marks where it ends."""
+        """Return the head as it will be sent; a handoff marks where it ends."""
         view = [*job.history.messages[: job.boundaries.head_end], Message("user", "", kind="handoff")]
         return shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
 
@@ -490,7 +490,7 @@ def _summarize_with(brief: Brief, ask: AnySummarize, left_s: Callable[[], float]
 
 
 def _stated_window(failure: SummaryFailure | None, brief: Brief) -> int | None:
-    """The window stated in a "prompt too long" error; half of the assumed one without a plausible figure."""
+    """Return the window stated in a "prompt too long" error; half of the assumed one without a plausible figure."""
     if failure is None or failure.verdict is None or failure.verdict.kind != "prompt_too_long":
         return None
     half = brief.window_tokens // 2
@@ -508,7 +508,7 @@ def system_rules(messages: Sequence[Message]) -> str:
 
 
 def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """The newest entries to extract facts from, starting at the call of the first result."""
+    """Return the newest entries to extract facts from, starting at the call of the first result."""
     start = max(0, len(entries) - FURTHEST_BACK)
     while start > 0 and entries[start].message.role == "tool":
         start -= 1
@@ -516,7 +516,7 @@ def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[str]:
-    """The facts that remain visible: in the head as sent, and in everything after the handoff."""
+    """Return the facts that remain visible: in the head as sent, and in everything after the handoff."""
     visible_head = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
     read = [facts_in(e) for e in (*visible_head, *job.behind)]
     return frozenset().union(*(facts.mentioned for facts in read), *(facts.used for facts in read))

@@ -26,7 +26,7 @@ class EntryCache:
         self.used_bytes = 0
 
     def read(self, log: LogReader, lo: int, hi: int) -> Sequence[Entry]:
-        """The entries with lo <= seq <= hi, in order; only those not cached are read from the log."""
+        """Return the entries with lo <= seq <= hi, in order; only those not cached are read from the log."""
         missing = [seq for seq in range(lo, hi + 1) if seq not in self._entries]
         if not missing:
             return [self._entries[seq] for seq in range(lo, hi + 1)]
@@ -77,7 +77,7 @@ def is_redacted(entry: Entry) -> bool:
 
 
 def redact_part(entry: Entry, text: str) -> str:
-    """A part of an entry's text without its secrets: as it is where the entry is known to have none."""
+    """Return a part of an entry's text without its secrets: as it is where the entry is known to have none."""
     return text if entry.get_memo(_KEY) is entry.message else redact(text)
 
 
@@ -101,7 +101,7 @@ def redact_entries(entries: Iterable[Entry]) -> None:
 
 
 def redact_message(message: Message) -> Message:
-    """The message without its secrets; the same object where it has none."""
+    """Return the message without its secrets; the same object where it has none."""
     content = message.content
     if isinstance(content, str):
         content = redact(content)

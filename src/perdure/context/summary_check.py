@@ -179,14 +179,14 @@ class GroundingSources:
         return any(all(map(self._has_words, filter(None, _split_quote(variant)))) for variant in variants)
 
     def best_share(self, claim: str, *, fewest: int = _FEWEST_WORDS) -> float:
-        """The share of a claim's words that occur in one passage; words from all over prove nothing."""
+        """Return the share of a claim's words that occur in one passage; words from all over prove nothing."""
         words = _stems(claim)
         if len(words) < fewest:
             return 1.0
         return max((len(words & passage) / len(words) for passage in self._passages), default=0.0) if words else 0.0
 
     def joint_share(self, claim: str) -> float:
-        """The share of a long claim's words that a few passages together have, one for every few words."""
+        """Return the share of a long claim's words that a few passages together have, one for every few words."""
         words = _stems(claim)
         return 1.0 - len(self._find_unmatched(claim)) / len(words) if words else 0.0
 
@@ -319,7 +319,7 @@ class _Evidence:
 
 
 def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[GroundingFinding]) -> str | None:
-    """The verified line; None where it must be removed."""
+    """Return the verified line; None where it must be removed."""
     if (invented := _find_invented_claim(section, line, evidence.users)) and section in _REPORTS:
         # Of a report, the mere appeal to the user is left out: what was done has evidence of its own.
         plain = _APPEAL.sub("", line)
@@ -380,13 +380,13 @@ _KINDS: dict[str, Kind] = {"path": "path", "file": "path", "url": "url", "number
 
 
 def _checkable(line: str) -> list[str]:
-    """The facts of a line that need a source, in order; names may be the summary's own."""
+    """Return the facts of a line that need a source, in order; names may be the summary's own."""
     facts = [f for f in scan(line) if kind_of(f) in _KINDS and (kind_of(f) != "code" or f.isalnum())]
     return sorted(facts, key=line.find)
 
 
 def user_claims(checked: str) -> list[str]:
-    """The lines of verified sections that quote the user or make claims about them."""
+    """Return the lines of verified sections that quote the user or make claims about them."""
     return [line for line in checked.splitlines() if line.startswith((">", "- “")) or _USER_SAYS.search(line)]
 
 
@@ -397,7 +397,7 @@ def words_of_passages(text: str) -> tuple[frozenset[str], ...]:
 
 
 def _stems(text: str) -> frozenset[str]:
-    """The words of a text by their first letters, so that "approved" and "approves" are the same; CJK by pairs."""
+    """Return the words of a text by their first letters: "approved" and "approves" are the same; CJK by pairs."""
     words = {w.lower()[:_STEM_CHARS] for w in _SPACED_WORDS.findall(text)}
     if not text.isascii():
         words.update(run[i : i + 2] for run in _CJK_RUNS.findall(text) for i in range(len(run) - 1))
@@ -410,7 +410,7 @@ def _split_quote(quote: str) -> Iterator[str]:
 
 
 def quotes_in(line: str) -> list[str]:
-    """The quotations of a line; quotes inside code belong to the code."""
+    """Return the quotations of a line; quotes inside code belong to the code."""
     pairs = _QUOTED.finditer(_CODE_SPAN.sub("``", line) if "`" in line else line)
     return [q for m in pairs if (q := next(filter(None, m.groups()), "")) and (len(q) >= _SHORTEST_QUOTE or not m[2])]
 

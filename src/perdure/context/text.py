@@ -23,7 +23,7 @@ class PatternMatcher:
         return bool(self.among((text,), text))
 
     def among(self, pieces: Iterable[str], whole: str) -> list[str]:
-        """The pieces of a text that match."""
+        """Return the pieces of a text that match."""
         low = whole.lower()
         present = [mark for mark in self.marks if mark in low]
         search = self.pattern.search
@@ -83,7 +83,7 @@ _NUMBERED = re.compile(r"\n\s*\d+(?:→|\t|:(?=\s)|\|)")
 
 
 def tidy(piece: str) -> str:
-    """An excerpt on one line, without viewer line numbers and repeated blanks."""
+    """Return an excerpt on one line, without viewer line numbers and repeated blanks."""
     # Skip the regex where no line begins with a digit.
     if "\n" in piece or piece.lstrip()[:1].isdecimal():
         piece = _NUMBERED.sub(" ", f"\n{piece}")
@@ -106,7 +106,7 @@ def first_words(text: str, most: int) -> str:
 
 
 def _at_word(text: str, at: int, lo: int, hi: int) -> int:
-    """The first word boundary at or after `at`, within lo..hi; CJK text is cut anywhere."""
+    """Return the first word boundary at or after `at`, within lo..hi; CJK text is cut anywhere."""
     if at <= lo:
         return lo
     for i in range(at, min(hi, at + 20)):

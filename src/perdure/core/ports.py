@@ -289,7 +289,7 @@ class Search(Protocol):
         cursor: str | None = None,
         rewordings: Sequence[str] = (),
     ) -> SearchReport:
-        """The same with what was searched, a cursor, and the nearest texts where a quoted phrase does not occur."""
+        """Return the matches, what was searched, a cursor, and the nearest texts if a quoted phrase does not occur."""
         ...
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:

@@ -401,7 +401,7 @@ def find_provider_by_url(base_url: str) -> ProviderSpec | None:
 
 @cache
 def _providers_by_host() -> Mapping[str, ProviderSpec]:
-    """The providers with a host of their own; of several with the same one the first."""
+    """Return the providers with a host of their own; of several with the same one the first."""
     hosts = [(_host(row.base_url), row) for row in reversed(PROVIDERS) if row.base_url]
     return {host: row for host, row in hosts if host and not is_loopback_host(host)}
 

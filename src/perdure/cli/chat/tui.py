@@ -302,7 +302,7 @@ class ChatApp:
             self._box.write(f"{self.ink.dim('  ›')} {safe(answer)}\n")
 
     def _answer_keys(self) -> str:
-        """The keys that answer what is asked; none while the reason of a refusal is typed."""
+        """Return the keys that answer what is asked; none while the reason of a refusal is typed."""
         return self._panel.question.keys if self._panel is not None and not self._panel.is_refusing else ""
 
     def _on_answer_key(self, key: str) -> None:
@@ -476,7 +476,7 @@ class ChatApp:
         self._inbox.put(lambda: self._box.write(text))
 
     def hear(self, event: Event) -> None:
-        """An event of the agent, from its thread; what must be looked up for the status is looked up there."""
+        """Handle an event of the agent, in its thread; what must be looked up for the status is looked up there."""
         self._inbox.put(event)
         if self._desk is not None:
             self._desk.on_event(event)
@@ -498,7 +498,7 @@ class ChatApp:
         self._inbox.put(show)
 
     def _work(self) -> None:
-        """The working thread: opens everything, then answers line by line."""
+        """Run the worker thread: open everything, then answer line by line."""
         from perdure.core.errors import PerdureError
 
         try:

@@ -326,7 +326,7 @@ class RecordSource:
         return f"{header}\n{text}" if text else ""
 
     def _drawing(self, already: str) -> Drawing:
-        """The drawing without documents beside a text; the last one is kept for another budget."""
+        """Return the drawing without documents beside a text; the last one is kept for another budget."""
         if already not in self._drawings:
             bare = self._drawings.get("")
             drawing = bare.beside(already) if bare is not None else Drawing.read(self._outline, already)

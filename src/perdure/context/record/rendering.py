@@ -422,7 +422,7 @@ class Drawing:
         return clip(f"{verb} {self._local(line.target)}".strip() or line.name, BRIEF_CHARS)
 
     def _elsewhere(self, line: CallLine) -> str:
-        """The folder of a commit or a push in another place than most of the work."""
+        """Return the folder of a commit or a push in another place than most of the work."""
         folder, root = line.facts.folder, self.outline.root
         is_act = line.facts.commit is not None or line.facts.pushed is not None
         if (

@@ -123,7 +123,7 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
 
 
 def _introduction(passages: Sequence[Passage], calls: Sequence[ToolCall]) -> Iterator[Passage]:
-    """The passages before calls: what merely announces them is worth less than their outcome."""
+    """Yield the passages before calls: what merely announces them is worth less than their outcome."""
     for passage in passages:
         if announces(passage.text, calls):
             yield replace(passage, worth=min(passage.worth, _ANNOUNCEMENT_WORTH))
@@ -143,7 +143,7 @@ def _describe_restored(message: Message) -> Iterator[Passage]:
 
 
 def _note(text: str) -> Statement:
-    """A summary that another program inserted, or a remark of a repair: background, written by no person."""
+    """Return a summary that another program inserted, or a remark of a repair: background, written by no person."""
     if not text.startswith(SUMMARY_OPENINGS):
         return NOTHING_STATED
     return Statement(
@@ -178,14 +178,14 @@ def _user_statement(message: Message, reading: UserReading) -> Statement:
 
 
 def _typed_whole(text: str, own: str) -> Iterator[Passage]:
-    """The paragraphs as typed; pasted lines count less."""
+    """Yield the paragraphs as typed; pasted lines count less."""
     for line in filter(None, map(str.strip, text.splitlines())):
         is_own = line in own
         yield Passage(line, clip(line, 240), 1.0 if is_own else 0.5)
 
 
 def _typed_long(text: str, own: str) -> Iterator[Passage]:
-    """The passages of a long message: what was typed counts in full, of pasted logs and documents the telling lines."""
+    """Yield the passages of a long message: typed text in full, of pasted logs and documents the telling lines."""
     opening = own[:200]
     for passage in split_passages(text):
         words = passage.text.strip("- ")
@@ -237,7 +237,7 @@ def _elements(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _fingerprint(text: str) -> int:
-    """A hash of a text long enough to be worth telling once."""
+    """Return a hash of a text long enough to be shown only once."""
     words = text.strip()
     return hash(words[:2_000]) if len(words) > 200 else 0
 
@@ -253,7 +253,7 @@ def parse_items(record: str) -> Iterator[tuple[str, str, str]]:
 
 
 def carried_statement(label: str, text: str) -> Statement:
-    """The statement of an item that was carried over: the user's words are quoted again as they are."""
+    """Return the statement of an item that was carried over: the user's words are quoted again as they are."""
     speaker = _SPEAKERS[label]
     if speaker != "user":
         is_binding = speaker == "note" and text.startswith(_TOOK_BACK)

@@ -196,7 +196,7 @@ def _mentioned_sources(
 
 
 def _user_sources(users: Iterable[str] | None, state: TaskState, passages: PassageWords) -> GroundingSources | None:
-    """The user's own words; a "yes" has the words of the question that it answers."""
+    """Return the user's own words; a "yes" has the words of the question that it answers."""
     if users is None:
         return None
     texts = [*users, *(f"{r.answers.rstrip('?')} {r.own_words}" for r in state.requests if r.answers)]

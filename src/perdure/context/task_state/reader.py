@@ -508,7 +508,7 @@ def _is_asked_again(topic: frozenset[str], later: Sequence[frozenset[str]]) -> b
 
 
 def _read_report(message: Message) -> CallLine | None:
-    """The failed test run in a message of the user, as if a call had returned it."""
+    """Return the failed test run in a message of the user, as if a call had returned it."""
     finding = read_report(message.text)
     if finding is None:
         return None

@@ -104,7 +104,7 @@ class ReplyReading:
         return has_broken_block(self.text)
 
     def _ends(self) -> str:
-        """A reply tells its result at its ends."""
+        """Return the ends of a reply, where it states its result."""
         text = self.text
         return (text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}").lower()
 

@@ -348,7 +348,7 @@ class RequestLog:
         return [self.requests[i] for i in self._open]
 
     def add_work(self) -> None:
-        """A call was made: a reply after it is more than a question, and one before the first call was a promise."""
+        """Record a call: a reply after it is more than a question, and one before the first call was a promise."""
         if self._has_worked:
             return
         self._has_worked = True

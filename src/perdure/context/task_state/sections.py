@@ -262,7 +262,7 @@ def _outcome(done: AnsweredQuestion, most: int) -> str:
 
 
 def write_steps(state: TaskState, room: int) -> Sequence[str]:
-    """The repeated steps, one line each, the newest where not all fit; the largest group has the most room."""
+    """Return the repeated steps, one line each, the newest where not all fit; the largest group has the most room."""
     lines: list[str] = []
     for steps in reversed(state.steps[-_MOST_STEPS:]):
         line = steps.describe(max(_LINE, room))

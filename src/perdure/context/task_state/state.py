@@ -45,7 +45,7 @@ def parse_steps(section: str) -> Iterator[RepeatedSteps]:
 
 
 def _elide(subjects: Sequence[str], room: int) -> Sequence[str]:
-    """All subjects where they fit; else the first and the last, with the number of those between."""
+    """Return all subjects where they fit; else the first and the last, with the number of those between."""
     if sum(len(s) + 2 for s in subjects) <= room:
         return subjects
     first: list[str] = []
@@ -280,7 +280,7 @@ class TaskState:
         return tuple(f for f in files if f.changed_seq is None or f.changed_seq < newest[f.path])
 
     def commit_shown_since(self, seq: int) -> str:
-        """The newest commit of a log that was read after a position; "" where the commits of calls tell as much."""
+        """Return the newest commit of a log read after a position; "" where the commits of calls show as much."""
         shown = self.shown_head
         if shown is None or shown.seq <= seq or (self.commits and self.commits[-1].seq > seq):
             return ""

@@ -117,7 +117,7 @@ def _newest_steps(calls: Sequence[tuple[int, RepeatableCall]]) -> Iterator[_Step
 
 
 def _without(outcome: str, words: Sequence[str]) -> str:
-    """The outcome with a placeholder for what the call already names."""
+    """Return the outcome with a placeholder for what the call already names."""
     values = sorted({v for w in words if len(v := w.partition("=")[2] or w) > 1}, key=len, reverse=True)
     for value in values:
         outcome = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _PLACEHOLDER, outcome)

@@ -379,7 +379,7 @@ class WorkLog:
         self.files[target] = TouchedFile(target, status, seqs[-8:], origin if status == "moved" else "", seq)
 
     def _known_name(self, path: str) -> str:
-        """The name under which a file is known: a relative path may be the end of an absolute one; "" for scratch."""
+        """Return the known name of a file: a relative path may be the end of an absolute one; "" for scratch."""
         if not path or _TEMPORARY.search(path):
             return ""
         same_name = self._names.setdefault(path.rpartition("/")[2], [])

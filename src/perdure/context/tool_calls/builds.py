@@ -67,7 +67,7 @@ _GOOD_TOTAL = re.compile(
 
 
 def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
-    """The errors of a build; with `is_strict` only lines with file:line count, for commands that may not be builds."""
+    """Read the errors of a build; with `is_strict` only lines with file:line, for commands that may not be builds."""
     errors = _errors(view, is_strict=is_strict)
     if is_strict and not view.exit_code and not any(map(_COMPLAINS.search, errors)):
         # Lines of a log or of a search, with the file and line they are from.
@@ -131,13 +131,13 @@ def _errors(view: OutputView, *, is_strict: bool) -> list[str]:
 
 
 def _with_frame(error: str, following: Sequence[str]) -> str:
-    """An error with the place in the code that the stack trace below it begins with."""
+    """Return an error with the place in the code that the stack trace below it begins with."""
     frame = next((m for x in following if x.lstrip().startswith("at ") and (m := JS_LOCATION.search(x))), None)
     return f"{frame[1]}: {error}" if frame is not None else error
 
 
 def _following_location(lines: tuple[str, ...], number: int) -> str:
-    """The `--> file:line` that belongs to the message before it."""
+    """Return the `--> file:line` that belongs to the message before it."""
     for line in lines[number + 1 : number + 4]:
         if (match := _RUST_LOCATION.match(line)) is not None:
             return match[1]

@@ -97,7 +97,7 @@ _EMPTY = re.compile(
 def describe_shell(
     arguments: Mapping[str, Any], command: str, view: OutputView
 ) -> tuple[CallKind, tuple[str, str], CallFinding]:
-    """The kind of a command, its label in full and in short, and what came of it."""
+    """Describe a shell command: its kind, its label in full and in short, and its outcome."""
     line = parse_shell(command)
     kind = _main_kind(line)
     if any(c.program == "gh" and c.words[1:2] == ("run",) for c in line.commands):
@@ -122,14 +122,14 @@ def describe_shell(
 
 
 def _missing_program(kind: CallKind, view: OutputView) -> str:
-    """The words of the shell for a program that it did not find, at the end of an output."""
+    """Return the words of the shell for a program that it did not find, at the end of an output."""
     if kind in ("read", "search"):
         return ""
     return next((one_line(x, 120) for x in view.lines[-2:] if _NOT_FOUND.fullmatch(x[:200])), "")
 
 
 def _without_job_names(view: OutputView) -> OutputView:
-    """The log of a run without the job, the step and the time before each line."""
+    """Return the log of a run without the job, the step and the time before each line."""
     lines = tuple(_JOB_PREFIX.sub("", x) for x in view.lines)
     return replace(view, lines=lines, text="\n".join(lines)) if lines != view.lines else view
 
@@ -149,14 +149,14 @@ def reads_foreign_text(command: str) -> bool:
 
 
 def shell_label(command: str) -> str:
-    """A command for the line of a call without a result, with the first line of its here-document."""
+    """Return a command for the line of a call without a result, with the first line of its here-document."""
     line = parse_shell(command)
     document = next((x.strip() for x in line.documents[:1] for x in x[:600].split("\n") if x.strip()), "")
     return f"`{clip_middle(command_label(line), 240)}`" + (f" (“{one_line(document, 90)}”)" if document else "")
 
 
 def _label(arguments: Mapping[str, Any], line: ShellLine, kind: CallKind) -> tuple[str, str]:
-    """The command itself; where it is long, what its tests are chosen by, or else its description before it."""
+    """Return the command itself; where it is long, what its tests are chosen by, or else its description before it."""
     label = command_label(line)
     if kind == "test" and len(label) > _TEST_CHARS and (short := test_label(line)):
         return f"`{clip_middle(label, 240)}`", f"`{short}`"
@@ -173,7 +173,7 @@ def _label(arguments: Mapping[str, Any], line: ShellLine, kind: CallKind) -> tup
 
 
 def _script_rows(line: ShellLine) -> tuple[str, ...]:
-    """The telling lines of a script in a here-document; the message of a commit is not one."""
+    """Return the telling lines of a script in a here-document; the message of a commit is not one."""
     if not line.documents or any(c.kind == "git" for c in line.commands):
         return ()
     lines = [x for x in line.documents[0][:20_000].split("\n") if x.strip()]
@@ -227,7 +227,7 @@ def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
 
 
 def _as_built(line: ShellLine, finding: CallFinding, view: OutputView) -> CallFinding:
-    """A build without an error and without a total: it succeeded."""
+    """Return the finding of a build, which succeeded if it printed neither an error nor a total."""
     if any(map(line.has_fallback, line.of_kind("build"))) and not view.exit_code:
         return replace(finding, headline="no output" if finding.headline == "ok" else finding.headline)
     if view.exit_code or finding.is_failure or _error_lines(view.lines) or _INSTALL.search(line.text[:400]):
@@ -274,7 +274,7 @@ def _is_cleared(line: ShellLine, view: OutputView) -> bool:
 
 
 def _is_harmless(line: ShellLine, kind: CallKind, view: OutputView) -> bool:
-    """A search without a match and a diff with a difference exit with 1."""
+    """Whether a failure is none: a search without a match and a diff with a difference exit with 1."""
     last = line.commands[-1] if line.commands else None
     is_search = kind in ("search", "read") or (last is not None and last.program in ("grep", "rg", "diff"))
     return view.exit_code == 1 and is_search and not any(_is_shell_error(x) for x in view.lines[-3:])
@@ -302,7 +302,7 @@ def _with_failure(finding: CallFinding, view: OutputView) -> CallFinding:
 
 
 def decisive_lines(view: OutputView) -> list[str]:
-    """The lines of a failing output that give the reason, most decisive first, or else its last lines."""
+    """Return the lines of a failing output that give the reason, most decisive first, or else its last lines."""
     lines = view.lines
     exceptions = [n for n, x in enumerate(lines) if _PY_EXCEPTION.match(x[:300])]
     if exceptions and "Traceback" in view.text:
@@ -323,7 +323,7 @@ def _is_shell_error(line: str) -> bool:
 
 
 def _error_lines(lines: tuple[str, ...]) -> list[int]:
-    """The positions of lines that report an error."""
+    """Return the positions of lines that report an error."""
     numbers: Sequence[int] = range(len(lines))
     if len(lines) > 2 * _SEARCHED_LINES:
         numbers = [*numbers[:_SEARCHED_LINES], *numbers[-_SEARCHED_LINES:]]
@@ -385,7 +385,7 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
 
 
 def _read_table(view: OutputView) -> CallFinding | None:
-    """The result of a query: the number of its rows, its columns and the first rows."""
+    """Return the result of a query: the number of its rows, its columns and the first rows."""
     count = _ROW_COUNT.fullmatch(view.lines[-1].strip())
     if count is None or len(view.lines) < 3:
         return None
@@ -397,7 +397,7 @@ def _read_table(view: OutputView) -> CallFinding | None:
 
 
 def _plain_headline(kind: CallKind, view: OutputView) -> str:
-    """All of a few short lines, else the first error, the result, or the ends; the first of what git lists."""
+    """Return all of a few short lines, else the first error, the result, or the ends; the first of what git lists."""
     lines = [x for x in view.lines if not _NOISE_LINE.match(x)] or list(view.lines)
     together = " | ".join(" ".join(x.split()) for x in lines[:4])
     if len(lines) <= 4 and len(together) <= 130 and not view.extent.is_partial:
@@ -421,7 +421,7 @@ def _plain_headline(kind: CallKind, view: OutputView) -> str:
 
 
 def _with_next(lines: Sequence[str], number: int) -> str:
-    """A line; one that ends in a colon with the line it announces."""
+    """Return a line; one that ends in a colon with the line it announces."""
     line = " ".join(lines[number].split())
     if line.endswith(":") and number + 1 < len(lines):
         line = f"{line} {' '.join(lines[number + 1].split())}"
@@ -429,7 +429,7 @@ def _with_next(lines: Sequence[str], number: int) -> str:
 
 
 def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
-    """A command without output: for a search no match, for a here-document the file that it wrote."""
+    """Describe a command without output: for a search no match, for a here-document the file that it wrote."""
     target = next((c.output_file for c in line.commands if c.output_file), "")
     if target and line.documents and len(line.commands) == 1:
         return replace(describe_content(target, line.documents[0]), rows=())
@@ -448,7 +448,7 @@ def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindi
 
 
 def _telling_rows(view: OutputView) -> list[str]:
-    """The whole of a small output; of a larger one its headers, its first and last lines and those with errors."""
+    """Return all lines of a small output; of a larger one headers, first and last lines and those with errors."""
     lines = tuple(x for x in view.lines if not _NOISE_LINE.match(x)) or view.lines
     if sum(map(len, lines)) <= _SMALL_CHARS:
         return join_rows(lines, limit=_SMALL_CHARS + 100)
@@ -471,7 +471,7 @@ def _telling_rows(view: OutputView) -> list[str]:
 
 
 def _outliers(lines: Sequence[str]) -> list[int]:
-    """The few rows of a table that differ from most others in more than their name and their numbers."""
+    """Return the few rows of a table that differ from most others in more than their name and their numbers."""
     shapes = [" ".join(x[:300].split()[1:]).translate(_NO_DIGITS) for x in lines[:_SEARCHED_LINES]]
     if len(shapes) < _FEWEST_TABLE_ROWS:
         return []
@@ -481,7 +481,7 @@ def _outliers(lines: Sequence[str]) -> list[int]:
 
 
 def _listing_rows(lines: Sequence[str], limits: str) -> list[str]:
-    """The names of a listing, those that are not indented first; [] for other outputs."""
+    """Return the names of a listing, those that are not indented first; [] for other outputs."""
     if sum(" " not in x.strip() for x in lines[:400]) < 0.95 * min(len(lines), 400):
         return []
     top = [x for x in lines if not x[:1].isspace()]

@@ -75,7 +75,7 @@ def target_of(kind: CallKind, arguments: Mapping[str, Any]) -> str:
 
 
 def arguments_text(arguments: Mapping[str, Any], limit: int) -> str:
-    """The arguments as `name=value`, shortest first where they do not all fit."""
+    """Return the arguments as `name=value`, shortest first where they do not all fit."""
     pairs = [
         f"{k}={compact_value(v, 120)}"
         for k, v in list(arguments.items())[:30]

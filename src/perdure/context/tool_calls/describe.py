@@ -112,7 +112,7 @@ _AGENT_ENDED = re.compile(r"(?m)^\W{0,5}([\w.-]{3,60})`? (?:—|-) (?:completed|
 
 
 def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], refusal: UnfinishedCall) -> CallLine:
-    """A call that was refused or interrupted."""
+    """Describe a call that was refused or interrupted."""
     what = _what(name, kind, arguments)
     if refusal.outcome == "interrupted":
         finding = CallFinding("INTERRUPTED, the outcome is unknown", worth=0.5)
@@ -144,13 +144,13 @@ def holds_foreign_text(name: str, kind: CallKind, arguments: Mapping[str, Any]) 
 def describe_missing(
     name: str, kind: CallKind, arguments: Mapping[str, Any], reason: str = "no result recorded"
 ) -> CallLine:
-    """A call whose result was never recorded, or is no longer kept."""
+    """Describe a call whose result was never recorded, or is no longer kept."""
     finding = CallFinding(reason, worth=0.3)
     return compose_line(name, kind, target_of(kind, arguments), _what(name, kind, arguments), finding, "unknown")
 
 
 def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
-    """The call without its result."""
+    """Describe the call without its result."""
     target = target_of(kind, arguments)
     if kind == "shell" and "command" not in arguments and isinstance(code := arguments.get("code"), str):
         return f"{name} `{_code_label(code)}`"
@@ -190,7 +190,7 @@ def _code_label(code: str) -> str:
 
 
 def _describe_code(name: str, arguments: Mapping[str, Any], code: str, result: str) -> CallLine:
-    """A code interpreter: what the program is for, and what it printed."""
+    """Describe a run of a code interpreter: what the program is for, and what it printed."""
     what = f"{name} `{_code_label(code)}`"
     printed = _CODE_FRAME.sub("", result, count=1)
     if (error := _CODE_ERROR.search(printed[-_MAX_ERROR_CHARS:])) is not None and printed.startswith("Error:"):
@@ -230,7 +230,7 @@ def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
 
 
 def _read_size(result: str) -> str:
-    """The number of lines that a read returned, also where it came inside JSON."""
+    """Return the number of lines that a read returned, also where it came inside JSON."""
     if "<persisted-output>" in result[:80]:
         return read_output(result).size
     content: str | None = None
@@ -240,7 +240,7 @@ def _read_size(result: str) -> str:
 
 
 def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine | None:
-    """A call that failed as a whole: its result is an error message."""
+    """Describe a call that failed as a whole: its result is an error message."""
     if len(result) > _MAX_ERROR_CHARS:
         return None
     text = result
@@ -461,7 +461,7 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
 
 
 def _describe_service(name: str, arguments: Mapping[str, Any], finding: CallFinding, result: str) -> CallLine:
-    """The response of a service with data: a change by the arguments of its request, a look-up by its values."""
+    """Describe the response of a service with data: a change by the request's arguments, a look-up by its values."""
     changes = is_change(name)
     line_chars = _CHANGE_CHARS if changes else _LOOKUP_CHARS
     call = f"{name} {arguments_text(arguments, 2 * line_chars // 3)}".rstrip()

@@ -156,7 +156,7 @@ def _begins_with_head(line: ShellLine, commands: Sequence[ShellCommand]) -> bool
 
 
 def _shown_head(command: ShellCommand, view: OutputView) -> str:
-    """The newest commit of a log that begins at HEAD, if it is the last of the commands."""
+    """Return the newest commit of a log that begins at HEAD, if it is the last of the commands."""
     if git_subcommand(command) != "log" or not all(map(_PLAIN_LOG.fullmatch, command.words[1:])):
         return ""
     number = next((n for n, x in enumerate(view.lines) if _LOG_COMMIT.match(x)), None)
@@ -168,7 +168,7 @@ def _shown_head(command: ShellCommand, view: OutputView) -> str:
 
 
 def _reset_target(commands: Sequence[ShellCommand]) -> str:
-    """The revision that a `git reset` without a report moved HEAD to."""
+    """Return the revision that a `git reset` without a report moved HEAD to."""
     for command in reversed(commands):
         if git_subcommand(command) == "reset" and "--" not in command.words:
             operands = [w for w in command.operands if w != "reset"]
@@ -177,7 +177,7 @@ def _reset_target(commands: Sequence[ShellCommand]) -> str:
 
 
 def _read_head(commands: Sequence[ShellCommand], view: OutputView) -> list[CallFinding]:
-    """The commit that `git rev-parse HEAD` printed beside the output of another command."""
+    """Return the commit that `git rev-parse HEAD` printed beside the output of another command."""
     is_head = any(git_subcommand(c) == "rev-parse" and "HEAD" in c.words for c in commands)
     match = _LONE_HASH.search(view.text) if is_head else None
     return [CallFinding(f"HEAD {match[0][:12]}")] if match is not None else []
@@ -255,7 +255,7 @@ def _is_dry_run(command: ShellCommand) -> bool:
 
 
 def _commit_hash(text: str, title: str) -> str:
-    """The hash of a quiet commit: that of the line with its title in a log, else the last that is printed alone."""
+    """Return the hash of a quiet commit: of the line with its title in a log, else the last that is printed alone."""
     for line in text.splitlines() if title else ():
         first, _, rest = line.strip().partition(" ")
         if title in rest and re.fullmatch(_HASH, first):
@@ -291,7 +291,7 @@ def _read_commit(line: ShellLine, view: OutputView) -> CallFinding | None:
 
 
 def _message_body(line: ShellLine) -> str:
-    """The body of a commit message, from a here-document or from `-m`."""
+    """Return the body of a commit message, from a here-document or from `-m`."""
     message = line.documents[0] if line.documents else ""
     if not message:
         message = next((c.option("-m", "--message", "-am") for c in line.commands if git_subcommand(c) == "commit"), "")
@@ -535,7 +535,7 @@ def _describe_created(command: ShellCommand, area: str, action: str, view: Outpu
 
 
 def _read_api(command: ShellCommand, view: OutputView) -> CallFinding | None:
-    """A call of the API that created something, by the address in its reply; other replies are plain JSON."""
+    """Read a call of the API that created something, by the address in its reply; other replies are plain JSON."""
     method = command.option("-X", "--method").upper()
     is_post = method == "POST" or (not method and any(w in ("-f", "-F", "--field", "--input") for w in command.words))
     url = re.search(r'"html_url"\s*:\s*"(' + _GITHUB_URL.pattern + r")", view.text[:20_000]) if is_post else None

@@ -86,7 +86,7 @@ def object_rows(body: Mapping[str, Any], *, limit: int) -> list[str]:
 
 
 def _block(name: str, items: Sequence[Any], limit: int) -> list[str]:
-    """A list under its name, in one line where that is short."""
+    """Return a list under its name, in one line where that is short."""
     if not any(isinstance(x, dict | list) for x in items):
         text = f"{name} ({len(items)}): {', '.join(_scalar(x, 80) for x in items[:_MAX_ITEMS])}"
         return [one_line(text, limit)]
@@ -98,7 +98,7 @@ def _block(name: str, items: Sequence[Any], limit: int) -> list[str]:
 
 
 def _group(name: str, value: Mapping[str, Any]) -> str:
-    """An object of several scalars under its name; "" for any other."""
+    """Return an object of several scalars under its name; "" for any other."""
     if len(value) < _LEAST_GROUP or any(isinstance(v, dict | list) for v in value.values()):
         return ""
     pairs = [f"{n}: {_scalar(v, 80)}" for n, v in _members(value, depth=1)]
@@ -106,7 +106,7 @@ def _group(name: str, value: Mapping[str, Any]) -> str:
 
 
 def _members(body: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The members worth telling; those of a nested object as "a.b"."""
+    """Yield the members worth showing; those of a nested object as "a.b"."""
     has_page = any(n in body for n in _PAGE_ADDRESSES)
     for name, value in list(body.items())[:_MAX_MEMBERS]:
         if value in (None, "", [], {}) or is_dull(str(name), value) or (has_page and name == "url"):
@@ -416,7 +416,7 @@ def _rank(name: str, value: object) -> int:
 
 
 def error_of(body: dict[str, Any]) -> str:
-    """The error that an object reports, if any."""
+    """Return the error that an object reports, if any."""
     error = body.get("error") or body.get("errors") or body.get("error_message")
     if isinstance(error, dict):
         error = error.get("message") or error.get("code") or error.get("type")
@@ -440,7 +440,7 @@ def _describe_list(body: Sequence[Any], *, is_cut: bool) -> CallFinding:
 
 
 def _read_fragment(view: OutputView) -> CallFinding | None:
-    """The telling fields of a document that cannot be parsed."""
+    """Return the telling fields of a document that cannot be parsed."""
     pairs = [(m[1], m[2].strip('"')) for m in _STRING_FIELD.finditer(view.text[:60_000])]
     if not pairs:
         return None

@@ -546,7 +546,7 @@ def _match_refusal(patterns: Sequence[re.Pattern[str]], text: str, position: int
 
 
 def read_timeout(result: str) -> str:
-    """The words of a timeout at either end of a result, or ""."""
+    """Return the words of a timeout at either end of a result, or ""."""
     edges = result if len(result) <= 600 else f"{result[:300]}\n{result[-300:]}"
     if "timed out" not in edges and "stopped: " not in edges:
         return ""
@@ -555,7 +555,7 @@ def read_timeout(result: str) -> str:
 
 
 def background_process(result: str) -> str:
-    """The id of a process that was put into the background, or ""."""
+    """Return the id of a process that was put into the background, or ""."""
     head = result[:400]
     match = _BACKGROUND.search(head) if "ackground" in head else None
     return next(filter(None, match.groups()), "") if match is not None else ""

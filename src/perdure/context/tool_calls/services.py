@@ -152,7 +152,7 @@ _CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*
 
 
 def stopped_by(name: str, arguments: Mapping[str, Any]) -> CallFacts:
-    """The process or agent that a call stopped."""
+    """Return the process or agent that a call stopped."""
     is_stop = str(arguments.get("action")) in ("kill", "stop", "terminate") or name in (
         "KillShell",
         "KillBash",

@@ -102,7 +102,7 @@ class ShellCommand:
         return self.words[0].rsplit("/", 1)[-1] if self.words else ""
 
     def option(self, *names: str) -> str:
-        """The value of an option given as `--name value` or `--name=value`."""
+        """Return the value of an option given as `--name value` or `--name=value`."""
         for number, word in enumerate(self.words):
             for name in names:
                 if word == name and number + 1 < len(self.words):
@@ -254,7 +254,7 @@ def _classify(program: str, words: list[str]) -> CallKind:
 
 
 def _task_kind(words: list[str]) -> CallKind | None:
-    """The kind of `npm run lint`, `go test ./…`, `make check` and the like, by the name of the task."""
+    """Return the kind of `npm run lint`, `go test ./…`, `make check` and the like, by the name of the task."""
     for word in [w for w in words[1:] if not w.startswith("-")][:3]:
         if word == "run":
             continue
@@ -266,7 +266,7 @@ def _task_kind(words: list[str]) -> CallKind | None:
 
 
 def _folder(commands: list[ShellCommand]) -> str:
-    """The folder of the last `cd` or `git -C`."""
+    """Return the folder of the last `cd` or `git -C`."""
     for command in reversed(commands):
         target = ""
         if command.program == "cd" and len(command.words) > 1:
@@ -279,7 +279,7 @@ def _folder(commands: list[ShellCommand]) -> str:
 
 
 def command_label(line: ShellLine) -> str:
-    """The command line without what is of no interest afterwards: `cd x &&`, `2>&1`, `| tail -20`."""
+    """Return the command line without what is of no interest afterwards: `cd x &&`, `2>&1`, `| tail -20`."""
     text = line.text.strip()
     match = re.match(r"(?:cd\s+(?:\"[^\"]*\"|[^\s;&|]+)\s*(?:&&|;)\s*)+(?=\S)", text[:600])
     if match is not None:
@@ -288,7 +288,7 @@ def command_label(line: ShellLine) -> str:
 
 
 def test_label(line: ShellLine) -> str:
-    """The tests that a command line runs: the runner, the files and the filters, without what they do not depend on."""
+    """Return the tests that a command line runs: runner, files and filters, without what they do not depend on."""
     labels: list[str] = []
     for command in line.of_kind("test")[:3]:
         kept: list[str] = []

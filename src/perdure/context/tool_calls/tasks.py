@@ -20,7 +20,7 @@ from perdure.context.tool_calls.output import (
 
 
 def describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    """A question to the user, with the answer."""
+    """Describe a question to the user, with the answer."""
     questions = arguments.get("questions")
     first = questions[0] if isinstance(questions, list) and questions else arguments
     question = first.get("question") or first.get("prompt") if isinstance(first, dict) else str(first)
@@ -31,7 +31,7 @@ def describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], r
 
 
 def describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    """A plan, a list of steps, or one task of it."""
+    """Describe a plan, a list of steps, or one task of it."""
     items = next(
         (v for k in ("todos", "items", "plan", "tasks", "steps") if isinstance(v := arguments.get(k), list)), None
     )

@@ -102,7 +102,7 @@ _PHPUNIT_TOTAL = re.compile(
 
 
 def read_tests(view: OutputView) -> CallFinding | None:
-    """The finding of the first runner that recognises the output; None where there is no test run in it."""
+    """Return the finding of the first runner that recognises the output; None where there is no test run in it."""
     text = view.text
     for marks, reader in _READERS:
         if any(m in text for m in marks):
@@ -157,7 +157,7 @@ def _failure_rows(failures: list[str]) -> list[str]:
 
 
 def _short_row(row: str) -> str:
-    """A row for the headline: the name and the path leave room for the message."""
+    """Return a row for the headline: the name and the path leave room for the message."""
     name, dash, message = row.partition(" — ")
     # The file is named once.
     file, separator, test = name.partition("::") if "::" in name else name.partition(" > ")
@@ -211,7 +211,7 @@ def _read_pytest(view: OutputView) -> CallFinding | None:
 
 
 def _pytest_locations(view: OutputView) -> dict[str, tuple[str, str]]:
-    """The file:line and the error of each test in the section of failures, by the name of its function."""
+    """Return the file:line and the error of each test in the section of failures, by the name of its function."""
     locations: dict[str, tuple[str, str]] = {}
     name = message = ""
     for line in view.lines:
@@ -282,7 +282,7 @@ def _go_messages(lines: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _best_message(messages: list[str]) -> str:
-    """The assertions among what a test logged; up to three of them."""
+    """Return the assertions among what a test logged; up to three of them."""
     own = [m for m in messages if "_test.go:" in m[:120] and _GO_SAYS.search(m) and not _GO_LOG.search(m)]
     if not own:
         own = [m for m in messages if _GO_SAYS.search(m) and not _GO_LOG.search(m)][-1:] or messages[-1:]

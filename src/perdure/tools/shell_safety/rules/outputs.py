@@ -126,7 +126,7 @@ def _tar(run: Invocation) -> Iterator[str]:
 
 
 def _compressor(run: Invocation) -> Iterator[str]:
-    """The file is replaced by its compressed form, unless that goes to standard output."""
+    """Yield the file, which its compressed form replaces unless that goes to standard output."""
     if not run.has("-c", "--stdout", "--to-stdout", "-l", "--list", "-t", "--test"):
         yield from run.operands
 
@@ -158,7 +158,7 @@ def _git_folders(run: Invocation) -> Iterator[str]:
 
 
 def _npm(run: Invocation) -> Iterator[str]:
-    """The folder of `npm --prefix` is written by the commands that change packages."""
+    """Yield the folder of `npm --prefix`, which the commands that change packages write to."""
     if any(o in _NPM_CHANGES for o in run.operands):
         yield from run.all_values_of("--prefix")
 

@@ -76,7 +76,7 @@ class ChatCompleter(Completer):
                     place = f"in {Path(folder).name} · " if folder else f"{source} · "
                 about = f"{place}{count(c.last_seq, 'message')}"
                 rows.append((c.id, title, about))
-        yield from self._fitted(rows, len(typed))
+        yield from self._fit_rows(rows, len(typed))
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         """Yield completions for models, the current one first."""
@@ -91,9 +91,9 @@ class ChatCompleter(Completer):
                 mark = "● " if choice.name in present else "  "
                 about = describe_model(choice, is_in_use=choice.name in present)
                 rows.append((choice.name, f"{mark}{display}", about))
-        yield from self._fitted(rows, len(typed))
+        yield from self._fit_rows(rows, len(typed))
 
-    def _fitted(self, rows: Sequence[tuple[str, str, str]], typed: int) -> Iterator[Completion]:
+    def _fit_rows(self, rows: Sequence[tuple[str, str, str]], typed: int) -> Iterator[Completion]:
         """Yield completions of (text, title, about) rows with titles so short that nothing about them is cut off."""
         from perdure.cli.style import column_count, cut_row
 

@@ -496,7 +496,10 @@ def test_the_cost_of_free_and_unpriced_models_together_is_unknown_and_never_0(ho
         surface = ChatCommandContext({"model.base_url": sim.base_url, "model.name": "m-without-a-price"})
         surface.agent.chat("hello")
         record(surface, 0.0)
-        for shown in (status_line(surface), *conversation_lines(surface.store, surface.session_id or "")):
+        for shown in (
+            status_line(surface),
+            *conversation_lines(surface.store, surface.session_id or "", surface.settings),
+        ):
             assert "$0.0000" not in shown
         assert "cost unknown" in status_line(surface)
         *_, cost, why, command = closing_lines(surface)
@@ -505,7 +508,12 @@ def test_the_cost_of_free_and_unpriced_models_together_is_unknown_and_never_0(ho
         assert command.endswith(" models price m-without-a-price IN OUT`")
         record(surface, 0.25)
         assert "cost $0.2500+" in status_line(surface)
-        assert list(closing_lines(surface))[-3].split() == ["cost", "$0.2500+"]
+        *_, cost, why, command = closing_lines(surface)
+        assert cost.split() == ["cost", "$0.2500+"]
+        assert why.startswith("+: no price known for 1 call; "), "what the + stands for"
+        set_price = CliRunner().invoke(cli, ["models", "price", "m-without-a-price", "1", "2"])
+        assert set_price.exit_code == 0, set_price.output
+        assert list(closing_lines(surface))[-1].startswith("+: a price is set by now; 1 call came before it, ")
         surface.close()
         surface.store.close()
 

@@ -184,6 +184,25 @@ def test_usage_of_a_resumed_conversation_shows_its_gauge_before_the_first_messag
     assert f"{chat_surface.agent.gauge.tokens:,} of 8,000 tokens" in shown
 
 
+def test_cost_names_handoffs_and_what_was_spent_before_an_undo(tmp_path: Path) -> None:
+    with bench(tmp_path, *ANSWERS, window=8_000) as b:
+        b.agent.chat("one")
+        b.agent.chat("two")
+        here = b.agent.session_id or ""
+        used, route = CanonicalUsage(input_tokens=10), RouteRecord("p", "m")
+        surface = FakeSurface(b, b.again(here))
+        assert "handoffs" not in surface.do("/cost").text
+        for task, cost in (("main", 0.5), ("compression", 0.25)):
+            b.store.ledger.record_call(CallRecord(here, task=task, route=route, usage=used, cost_usd=cost))
+        shown = surface.do("/cost").text
+        assert re.search(r"  answers +\$0\.50\d\d\+?  3 calls\n  handoffs +\$0\.2500  1 call, also in advance", shown)
+        assert "before the branch" not in shown
+        assert "so is what it cost" in surface.do("/undo").text
+        shown = surface.do("/cost").text
+        assert re.search(r"\ncost +\$0\.0000\nbefore the branch +\$0\.75", shown), shown
+        assert "since the branch" in shown
+
+
 def test_the_last_output_is_opened_although_it_was_compacted(tmp_path: Path) -> None:
     def lookup(name: str) -> str:
         """Look a name up."""
@@ -436,7 +455,7 @@ def test_undo_after_a_compaction_takes_back_the_turn_and_names_the_command_for_t
         assert "/undo compaction takes it back" in chat_surface.do("/compress").text
         chat_surface.agent.chat("fourth")
         undone = chat_surface.do("/undo").text
-        assert undone.startswith("Back to before “fourth”. The turn is kept in the conversation it was in.")
+        assert undone.startswith("Back to before “fourth”. The turn is kept in the conversation it was in, ")
         assert undone.endswith("\n/undo compaction takes back the last compaction.")
         assert questions() == ["first", "second", "third"]
         assert chat_surface.do("/undo").text.startswith("Back to before “third”.")

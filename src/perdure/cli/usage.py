@@ -13,6 +13,7 @@ from perdure.app.runtime import open_user_store
 from perdure.cli.output import echo, echo_json
 from perdure.cli.style import runnable
 from perdure.config.load import load
+from perdure.config.settings import Settings
 from perdure.store.records import Totals
 from perdure.store.store import SessionStore
 
@@ -20,9 +21,15 @@ from perdure.store.store import SessionStore
 @contextmanager
 def open_cli_store(flags: Mapping[str, Any] | None) -> Iterator[SessionStore]:
     """Open the store that the settings name, and close it at the end of the `with` block."""
+    with _open_settings(flags) as (_, store):
+        yield store
+
+
+@contextmanager
+def _open_settings(flags: Mapping[str, Any] | None) -> Iterator[tuple[Settings, SessionStore]]:
     loaded = load(flags=flags or {})
     with open_user_store(loaded.settings, loaded.home) as store:
-        yield store
+        yield loaded.settings, store
 
 
 @click.command()
@@ -42,7 +49,7 @@ def usage(flags: dict[str, str], any_id: str | None, as_json: bool) -> None:
     """
     from perdure.commands.context import conversation_lines
 
-    with open_cli_store(flags) as store:
+    with _open_settings(flags) as (settings, store):
         if any_id is None:
             newest = store.conversations.list(limit=1).conversations
             if not newest:
@@ -55,7 +62,7 @@ def usage(flags: dict[str, str], any_id: str | None, as_json: bool) -> None:
             echo_json({"id": conversation.id, "title": conversation.title, **_totals_json(totals)})
             return
         echo(f"{conversation.id}  {conversation.title or '–'}")
-        echo(runnable("\n".join(conversation_lines(store, conversation.id))))
+        echo(runnable("\n".join(conversation_lines(store, conversation.id, settings))))
 
 
 @click.command()

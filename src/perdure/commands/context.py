@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from perdure.app.model_choices import ModelChoice
 from perdure.app.runtime import NOT_CHOSEN, describe_choices
@@ -19,13 +20,15 @@ from perdure.commands.format import (
     total_cost,
     usage_lines,
 )
+from perdure.config.load import load
+from perdure.config.settings import Settings
 from perdure.context.engine import CompactionReport
 from perdure.context.notebook import NotebookLog
 from perdure.context.registry import WINDOWS_ENGINE
 from perdure.core.concurrency import SystemClock
-from perdure.core.errors import NotFound
+from perdure.core.errors import ConfigError, NotFound
 from perdure.core.visibility import Visibility
-from perdure.models.catalog import is_subscription
+from perdure.models.catalog import Catalog, is_subscription
 from perdure.store.records import Grouping, Span, Totals, UsageRow
 from perdure.store.store import SessionStore
 
@@ -197,29 +200,58 @@ def usage(surface: CommandContext, argument: str) -> CommandResult:
     session_id = surface.agent.session_id
     if session_id is None:
         return CommandResult(NOTHING_YET)
-    lines = conversation_lines(surface.store, session_id)
+    lines = conversation_lines(surface.store, session_id, surface.agent.deps.settings)
     return CommandResult("\n".join([*lines, "", gauge_line(measure_usage(surface.agent))]))
 
 
-def conversation_lines(store: SessionStore, any_id: str) -> list[str]:
-    """Format the totals of a conversation, and what its cost leaves out."""
-    totals = store.ledger.totals(any_id)
-    return [*_totals_lines(totals), *left_out_lines(totals, store.ledger.unpriced_models(any_id))]
+def conversation_lines(store: SessionStore, any_id: str, settings: Settings) -> list[str]:
+    """Format the totals of a conversation: tokens by class, cost by task, cache hit rate, calls and compactions.
 
-
-def _totals_lines(totals: Totals) -> list[str]:
-    """Format totals: tokens by class, cost, cache hit rate, calls and compactions."""
+    Of a branch, what was spent before it is told apart; what the cost leaves out comes last.
+    """
+    totals, before = store.ledger.totals(any_id), store.ledger.totals_before_branch(any_id)
     undone = f", {totals.undone_compactions:,} undone" if totals.undone_compactions else ""
+    earlier = [f"{'before the branch':<18} {total_cost(before):>12}"] if before is not None else []
     return [
         *usage_lines(totals.usage),
         f"{'cost':<18} {total_cost(totals):>12}",
+        *_task_cost_lines(store.ledger.totals_by_task(any_id)),
+        *earlier,
         f"{'cache hit rate':<18} {share(totals.usage.cache_hit_rate):>12}",
         f"{'model calls':<18} {totals.calls:>12}",
-        f"{'compactions':<18} {totals.compactions:>12}{undone}",
+        f"{'compactions':<18} {totals.compactions:>12}{undone}{', since the branch' if earlier else ''}",
+        *unpriced_lines(store, any_id, settings),
     ]
 
 
-def left_out_lines(totals: Totals, unpriced_models: Sequence[tuple[str, str]] = ()) -> list[str]:
+_TASK_NAMES = {"main": "answers", "compression": "handoffs"}
+
+
+def _task_cost_lines(rows: Sequence[UsageRow]) -> Iterator[str]:
+    """Yield what each task cost; none where there were only answers."""
+    if all(row.group == "main" for row in rows):
+        return
+    for row in rows:
+        name = _TASK_NAMES.get(row.group, row.group.replace("_", " "))
+        advance = ", also in advance" if row.group == "compression" else ""
+        yield f"  {name:<16} {total_cost(row.totals):>12}  {count(row.totals.calls, 'call')}{advance}"
+
+
+def unpriced_lines(store: SessionStore, any_id: str, settings: Settings) -> list[str]:
+    """Return lines on the calls that the figures of a conversation leave out, as the prices are now."""
+    models = store.ledger.unpriced_models(any_id)
+    overrides = list(settings.model_overrides)
+    if models:
+        with contextlib.suppress(ConfigError):  # a price may have been set since this process began
+            overrides += load().settings.model_overrides
+    catalog = Catalog(overrides)
+    priced = {m for provider, m in models if catalog.facts(provider, m).prices.input_per_mtok is not None}
+    return left_out_lines(store.ledger.totals(any_id), models, priced)
+
+
+def left_out_lines(
+    totals: Totals, unpriced_models: Sequence[tuple[str, str]] = (), priced_by_now: Collection[str] = ()
+) -> list[str]:
     """Return lines on the calls that the tokens or the cost leave out, with the command that sets a missing price."""
     lines = []
     if totals.unreported_calls:
@@ -227,10 +259,14 @@ def left_out_lines(totals: Totals, unpriced_models: Sequence[tuple[str, str]] = 
         lines.append(f"{count(totals.unreported_calls, 'call')} ended unreported, about {about} tokens")
     # A call without token counts has no cost either, whatever its price.
     if (unpriced := totals.unpriced_calls - totals.unreported_calls) > 0:
-        priceable = dict.fromkeys(model for provider, model in unpriced_models if not is_subscription(provider))
+        models = dict.fromkeys(model for provider, model in unpriced_models if not is_subscription(provider))
+        priceable = [model for model in models if model not in priced_by_now]
         how = "; in dollars for a million tokens, in and out:" if priceable else ""
-        lines.append(f"no price known for {count(unpriced, 'call')}{how}")
-        lines += [f"  `{price_command(model)}`" for model in list(priceable)[:_MOST_PRICES]]
+        what = f"no price known for {count(unpriced, 'call')}"
+        if models and not priceable:
+            what = f"a price is set by now; {count(unpriced, 'call')} came before it, and the cost is without them"
+        lines.append(f"{'+: ' if total_cost(totals).endswith('+') else ''}{what}{how}")
+        lines += [f"  `{price_command(model)}`" for model in priceable[:_MOST_PRICES]]
     return lines
 
 

@@ -245,7 +245,8 @@ def _undo_turns(surface: CommandContext, words: Sequence[str]) -> CommandResult:
         question = _short(at)
         problem = _tell_model(surface, at, result)  # where the turn is kept
         _fork(surface, at)
-        lines.insert(0, f"Back to before “{question}”. The turn is kept in the conversation it was in.")
+        kept = "The turn is kept in the conversation it was in, and so is what it cost: this is a branch of it."
+        lines.insert(0, f"Back to before “{question}”. {kept}")
         lines += _earlier_turn(surface)
     else:
         lines += _earlier_files(surface, at, too=", too" if result.restored or result.deleted else "")

@@ -47,6 +47,8 @@ def money(usd: float | None) -> str:
 
 def total_cost(totals: Totals) -> str:
     """Format the cost of several calls: `$0.0123+` where some have no known price, `unknown` where the rest is free."""
+    if not totals.calls:
+        return money(0.0)
     amount = money(totals.least_cost_usd)
     return f"{amount}+" if totals.least_cost_usd is not None and totals.unpriced_calls else amount
 

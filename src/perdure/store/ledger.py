@@ -25,7 +25,7 @@ from perdure.store.db.database import (
     to_time_ms,
 )
 from perdure.store.encoding import load_payload
-from perdure.store.queries import StoreContext, conversation_id_of
+from perdure.store.queries import StoreContext, conversation_id_of, get_conversation
 from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent, StoredUsage, Totals, UsageRow
 
 _CLASSES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens")
@@ -296,6 +296,33 @@ class Ledger:
             sessions = {to_text(kind): _to_int(count) for kind, count in began}
             totals = _totals(sums, compactions=sessions.get("compression", 0))
             return replace(totals, undone_compactions=sessions.get("undo", 0))
+
+        return self._context.database.read(load)
+
+    def totals_by_task(self, any_id: str) -> list[UsageRow]:
+        """Return the totals of a conversation by task, the answers first, then the most expensive."""
+        rows = self._context.database.read(
+            lambda tx: tx.rows(
+                f"SELECT k.task, {_SUMS} FROM call k WHERE k.conversation = ? GROUP BY 1",
+                (conversation_id_of(tx, any_id),),
+            )
+        )
+        groups = [UsageRow(to_text(task), _totals(sums)) for task, *sums in rows]
+        return sorted(groups, key=lambda row: (row.group != "main", -(row.totals.cost_usd or 0), row.group))
+
+    def totals_before_branch(self, any_id: str) -> Totals | None:
+        """Return the totals of the conversations that a branch comes from, up to the branch; None for no branch."""
+
+        def load(tx: Transaction) -> Totals | None:
+            child = get_conversation(tx, conversation_id_of(tx, any_id))
+            parts, values, seen = list[str](), list[Value](), {child.id}
+            while child.kind == "branch" and child.parent_id is not None and child.parent_id not in seen:
+                parts.append("(k.conversation = ? AND k.started_at <= ?)")
+                values += [child.parent_id, child.created_at_ms]
+                seen.add(child.parent_id)
+                child = get_conversation(tx, child.parent_id)
+            sql = f"SELECT {_SUMS} FROM call k WHERE {' OR '.join(parts)}"
+            return _totals(tx.rows(sql, values)[0]) if parts else None
 
         return self._context.database.read(load)
 

@@ -10,7 +10,7 @@ from perdure.agent.context_usage import last_usage
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.style import break_command, program_name, runnable
-from perdure.commands.context import left_out_lines
+from perdure.commands.context import unpriced_lines
 from perdure.commands.format import bar, count, share, tokens, total_cost, usage_lines
 from perdure.config.env import is_secret_name, own_variables
 from perdure.config.keys import mask
@@ -114,7 +114,7 @@ def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield from _resume_lines(surface, conversation.id)
     yield from usage_lines(totals.usage)
     yield f"{'would have cost' if surface.needs_model else 'cost':<18} {total_cost(totals):>12}"
-    yield from map(runnable, left_out_lines(totals, surface.store.ledger.unpriced_models(session_id)))
+    yield from map(runnable, unpriced_lines(surface.store, session_id, surface.settings))
 
 
 # A command is broken by itself, where a shell joins the lines again, before the terminal wraps it.

@@ -128,9 +128,11 @@ def test_every_listed_model_of_an_endpoint_is_chosen_at_that_endpoint(tmp_path: 
         for provider in ("openai", "custom", "acme"):
             model = {"provider": provider, "base_url": sim.base_url, "name": "sim-1"}
             settings = validate_settings({"model": model})
-            choices = find_choices(settings, route_of(settings).main, tmp_path)
-            here = {route_to(settings, c.name).main.model for c in choices if c.source == provider}
-            addresses = {route_to(settings, c.name).main.base_url for c in choices if c.source == provider}
+            endpoint = route_of(settings).main
+            choices = find_choices(settings, endpoint, tmp_path)
+            chosen = [route_to(settings, c.name).main for c in choices if c.source == endpoint.server_name]
+            here = {route.model for route in chosen}
+            addresses = {route.base_url for route in chosen}
             assert here >= {"sim-1", "simulator", "openai/gpt-5.5"}
             assert addresses == {sim.base_url}
 

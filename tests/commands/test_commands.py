@@ -18,6 +18,7 @@ from perdure.cli.main import COMMANDS as PROGRAM_COMMANDS
 from perdure.commands.command import SHELL_COMMANDS, Command, CommandResult, Commands, is_command
 from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands, builtin_names
+from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core.errors import ConfigError
@@ -297,6 +298,26 @@ def test_undo_takes_the_compaction_back_and_the_next_one_waits(chat_surface: Fak
     assert ", 1 undone\n" in chat_surface.do("/usage").text
     assert len(chat_surface.store.history(chat_surface.agent.session_id or "").entries) > before
     assert chat_surface.store.conversations.session(chat_surface.agent.session_id or "").began_by == "undo"
+
+
+def test_an_undone_compaction_stays_undone_in_a_retry_and_context_says_when_the_next_one_comes(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"compression": {"threshold": 0.2, "small_window_threshold": 0.2}})
+    with bench(tmp_path, *("One. " * 2_000 for _ in range(4)), window=32_000, settings=settings) as b:
+        surface = FakeSurface(b)
+        for n in range(3):
+            surface.agent.chat(f"Question {n}?")
+        assert "The next one waits" in surface.do("/undo compaction").text
+        surface.agent.chat("Hello again?")
+        in_view = len(surface.store.history(surface.agent.session_id or "").entries)
+        for command in ("", "/retry"):
+            if command:
+                surface.do(command)
+            shown = surface.do("/context").text
+            assert "not due: held back, since you undid the last one; the next comes at 31,000 tokens" in shown
+            assert "compacts at 31,000" in shown
+        entries = surface.store.history(surface.agent.session_id or "").entries
+        assert not any(entry.message.kind == "handoff" for entry in entries)
+        assert len(entries) == in_view - 2
 
 
 @pytest.mark.spec("I4")

@@ -543,10 +543,10 @@ class CompactionGate:
 
     def _is_compaction_due(self, tokens: int, *, is_idle: bool = False) -> bool:
         """Ask the engine whether to compact at `tokens`; a prompt larger than the window is judged by its estimate."""
-        estimate, window = self._live.counter.estimate, self._window
+        window = self._window
         if self.is_over_window:
-            tokens = max(tokens, estimate)
-        if self._live.was_undone and window is not None and estimate < window.room_tokens:
+            tokens = max(tokens, self._live.counter.estimate)
+        if self.cost.is_held_back:
             return False
         if self._background.is_preparing and window is not None and tokens < _midway(window.budgets):
             return False

@@ -60,6 +60,8 @@ class CostInputs:
     # None where the model's prices are unknown, or it is free.
     prices: TokenPrices | None
     settings: CompressionSettings
+    # The user undid the last compaction.
+    was_undone: bool = False
 
     @property
     def cost_usd(self) -> float:
@@ -99,12 +101,15 @@ _COLD_REASONS: dict[ColdCause, str] = {
 def decide(inputs: CostInputs) -> CostDecision:
     """Decide whether to compact now.
 
-    A prompt that fills the room of the window is always compacted. Without a rule, or without prices, the threshold
+    A prompt that fills the room of the window is always compacted, and only such a one after an undo. Without a rule, or without prices, the threshold
     alone decides.
     """
     settings, prompt = inputs.settings, inputs.prompt_tokens
     if prompt >= inputs.room_tokens:
         return CostDecision("compact", "the window is full")
+    if inputs.was_undone:
+        held_back = "held back, since you undid the last one"
+        return CostDecision("wait", f"{held_back}; the next comes at {inputs.room_tokens:,} tokens")
     is_due = prompt >= inputs.threshold_tokens
     at_threshold = CostDecision("compact" if is_due else "wait", _threshold_reason(inputs))
     if settings.cost_rule == "off" or inputs.prices is None:
@@ -180,6 +185,14 @@ class CostRule:
         return self._settings.cost_rule != "off"
 
     @property
+    def is_held_back(self) -> bool:
+        """Whether the user undid the last compaction, and the window still has room for an answer."""
+        window = self._live.window
+        if window is None or not self._live.was_undone:
+            return False
+        return self._live.counter.estimate < window.budgets.largest_prompt_tokens
+
+    @property
     def is_near(self) -> bool:
         """Whether the next prompt is large enough for the rule to matter; below that the calls need not be loaded."""
         window = self._live.window
@@ -244,7 +257,7 @@ class CostRule:
         Returns "" until the window is known, and where the default rule has no effect.
         """
         inputs, settings = self.inputs(self._live.counter.estimate), self._settings
-        if inputs is None:
+        if inputs is None or self.is_held_back:
             return ""
         name, endpoint = f"compression.cost_rule {settings.cost_rule}", self._deps.routes.endpoint
         if settings.cost_rule == "off":
@@ -301,6 +314,7 @@ class CostRule:
             summary_usd=summary_usd if self._settings.summarize else 0.0,
             prices=prices,
             settings=self._settings,
+            was_undone=self._live.was_undone,
         )
 
     def _cold_cause(self) -> ColdCause | None:

@@ -346,8 +346,8 @@ class ModelCaller:
 
     async def _send(self, request: ModelRequest, task_id: str) -> ModelAnswer:
         """Send one attempt. A failed or cancelled one is recorded in the ledger, with the text received so far."""
-        endpoint, estimate, window = self._deps.routes.endpoint, self._live.counter.estimate, self._live.window
-        threshold = window.threshold_tokens if window is not None else 0
+        endpoint, estimate = self._deps.routes.endpoint, self._live.counter.estimate
+        threshold = self._live.threshold_tokens or 0
         started_ms = self._deps.clock.now_ms()
         self._supersede_cut_reply(task_id)
         self._live.counter.begin_call()

@@ -186,7 +186,7 @@ class LiveSession:
         if window is None:
             return ContextUsage(model, tokens, composition=composition)
         is_assumed = window.source == "default"
-        return ContextUsage(model, tokens, window.tokens, window.threshold_tokens, composition, is_assumed=is_assumed)
+        return ContextUsage(model, tokens, window.tokens, self.threshold_tokens, composition, is_assumed=is_assumed)
 
     @property
     def is_auto_compacted(self) -> bool:
@@ -194,9 +194,11 @@ class LiveSession:
         return self._deps.settings.compression.enabled
 
     @property
-    def was_undone(self) -> bool:
-        """Whether the user undid the last compaction, so that the next one waits until the window is full."""
-        return self.session.began_by == "undo"
+    def threshold_tokens(self) -> int | None:
+        """The prompt size from which it is compacted: after an undone compaction, where no room is left to answer."""
+        if self.window is None:
+            return None
+        return self.window.budgets.largest_prompt_tokens if self.was_undone else self.window.threshold_tokens
 
     @property
     def view(self) -> list[Entry]:
@@ -502,6 +504,8 @@ class LiveSession:
         inform(self._deps.recall, switch, timeout_s=self._deps.settings.recall.timeout_s)
         if isinstance(self._deps.memory, GuardedMemory):
             self._deps.memory.inform(switch)
+        # Whether the user undid the last compaction, so that the next one waits until the window is full.
+        self.was_undone = self._deps.store.conversations.is_undone(session)
         self.entries = list(entries)
         # So that a turn without images costs nothing by the length of the history.
         self._entries_with_images = list(filter(count_images, self.entries))

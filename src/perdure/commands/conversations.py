@@ -193,7 +193,8 @@ def _undo_compaction(surface: CommandContext) -> CommandResult:
         return CommandResult(f"{nothing} /undo goes back to before the last question.")
     surface.agent.undo()
     gauge = measure_usage(surface.agent)
-    is_full = gauge.window is not None and gauge.tokens >= gauge.window
+    # After an undo, the threshold is where the window has no room left for an answer.
+    is_full = gauge.threshold is not None and gauge.tokens >= gauge.threshold
     # Even far above the threshold, an undone compaction is not repeated until the window requires it.
     later = "The next one waits until the window has no room left for an answer."
     if is_full:

@@ -151,6 +151,17 @@ class Conversations:
     def session(self, session_id: str) -> Session:
         return self._context.database.read(lambda tx: get_session(tx, session_id))
 
+    def is_undone(self, session: Session) -> bool:
+        """Whether the newest change of a session's view was an undone compaction; a branch inherits its origin's."""
+        seen = {session.id}
+        while session.began_by == "branch" and session.parent_id is not None and session.parent_id not in seen:
+            seen.add(session.parent_id)
+            try:
+                session = self.session(session.parent_id)
+            except NotFound:  # deleted with the conversation it belonged to
+                return False
+        return session.began_by == "undo"
+
     def sessions(self, any_id: str) -> list[Session]:
         """Return the sessions of a conversation, oldest first."""
         return [session_of_row(row) for row in self._context.database.read(_session_rows(any_id, SESSION))]
@@ -268,7 +279,7 @@ class Conversations:
         return session
 
     def _view_at(self, tx: Transaction, conversation: Conversation, seq: int) -> tuple[Session, View]:
-        """Return the session of message `seq` and its view up to that message; the tip for the log's end."""
+        """Return the session in which the message after `seq` was sent and its view up to `seq`; the tip for the end."""
         tip = get_session(tx, conversation.tip_session_id)
         view = view_of(tx, tip, conversation.last_seq)
         if seq == conversation.last_seq:
@@ -277,15 +288,24 @@ class Conversations:
             return session_of_row(_session_rows(conversation.id, SESSION)(tx)[0]), ()
         lineage = lineage_of(tx, conversation)
         key = next(((owner, seq) for owner, lo, hi in lineage if lo <= seq <= hi), None)
-        row = tx.row("SELECT session FROM message WHERE conversation = ? AND seq = ?", key) if key else None
-        if row is None:
+        if key is None or tx.row("SELECT 1 FROM message WHERE conversation = ? AND seq = ?", key) is None:
             raise NotFound(f"no message m:{seq} in {conversation.id} to branch from")
-        session_row = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (row[0],))
-        if session_row is not None:
-            session = session_of_row(session_row)
+        # Not the session of `seq` itself: a compaction may have been undone between the two.
+        owner = next(owner for owner, lo, hi in lineage if lo <= seq + 1 <= hi)
+        if (session := _session_in_force(tx, owner, seq + 1)) is not None:
             return session, truncate_view(view_of(tx, session, conversation.last_seq), seq)
         # The session was deleted with the parent conversation: fall back to the tip's view with handoffs expanded.
         return tip, truncate_view(expand_handoffs(view, read_handoffs(tx, lineage)), seq)
+
+
+def _session_in_force(tx: Transaction, conversation_id: str, seq: int) -> Session | None:
+    """Return the session that message `seq` was appended to, or that a handoff with this `seq` replaced."""
+    newest_first = "ORDER BY first_seq DESC, started_at DESC, id DESC LIMIT 1"
+    row = tx.row(
+        f"SELECT {SESSION} FROM session WHERE conversation = ? AND first_seq <= ? {newest_first}",
+        (conversation_id, seq),
+    )
+    return session_of_row(row) if row is not None else None
 
 
 def insert_conversation(tx: Transaction, new: Conversation, *, key: bytes) -> None:

@@ -100,6 +100,20 @@ def test_restored_files_are_no_longer_changed(path: str) -> None:
     assert rows["taken back"] == "1"
 
 
+def test_a_folder_that_was_deleted_is_back_with_its_files() -> None:
+    deleted = [user("Delete old_data."), *_run(1, "rm -rf old_data", ""), assistant("Deleted.")]
+    assert "Deleted: old_data" in _sections(*deleted, *NEXT)["Relevant Files"]
+    restored = Message(
+        "user",
+        SYSTEM_NOTE + FilesTakenBack(0, ("/srv/shop/old_data/a.csv", "/srv/shop/old_data/b.csv")).note(),
+        kind="note",
+    )
+    text = "\n".join(_sections(*deleted, restored, *NEXT).values())
+    assert "Deleted:" not in text
+    assert f"{BACK}: " in text
+    assert dict(describe_state(_state(*deleted, restored, *NEXT)))["taken back"] == "3"
+
+
 def test_a_note_within_the_next_message_counts_as_well() -> None:
     merged = merge(_restore(0, "/srv/shop.py"), user("What is left to do in the shop?"))
     messages = [*DONE, merged, assistant("Nothing is left.")]

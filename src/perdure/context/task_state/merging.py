@@ -14,6 +14,7 @@ from perdure.context.handoff import SECTIONS
 from perdure.context.handoff_sections import says_nothing, split_headings
 from perdure.context.summary_check import MARK, GroundingSources, PassageWords, quotes_in
 from perdure.context.task_state.decisions import find_abandoned, topic_words
+from perdure.context.task_state.outcomes import correct_outcome
 from perdure.context.task_state.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
 from perdure.context.task_state.state import STEP_MARK, TaskState, is_same_hash
 from perdure.context.user_text.intent import is_directive
@@ -242,7 +243,15 @@ class _ProseCheck:
 
     def lines(self, section: str, body: str) -> str:
         valid = [line for line in body.splitlines() if self._is_valid(section, line)]
+        if section == "Completed Actions":
+            valid = list(map(self._correct_outcome, valid))
         return "\n".join(self._mark_unmentioned(section, line) for line in valid).strip("\n")
+
+    def _correct_outcome(self, line: str) -> str:
+        corrected = correct_outcome(line, self.state.calls_not_done)
+        if corrected != line:
+            self.findings.append(f"corrected in Completed Actions: {line.strip(_LIST_MARK)}")
+        return corrected
 
     def _mark_unmentioned(self, section: str, line: str) -> str:
         """Mark a step, decision or goal that its sources do not mention, because an agent would act on it."""

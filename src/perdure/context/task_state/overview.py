@@ -17,6 +17,13 @@ def _count_with_newest(quoted: Sequence[StandingInstruction]) -> str:
     return f"{len(quoted)}{', the newest' if len(quoted) > 1 else ''}: “{first_words(tidy(quoted[-1].text), 60)}”"
 
 
+def _describe_refusals(state: TaskState) -> str:
+    """Return the number of refused calls and the newest reason of the user; "" for none."""
+    reasons = [i.text for i in state.instructions if i.kind == "refusal"]
+    newest = f"; the newest reason: “{beginning(tidy(reasons[-1]), 60)}”" if reasons else ""
+    return f"{max(state.refused_count, len(reasons))}{newest}" if state.refused_count or reasons else ""
+
+
 def describe_state(state: TaskState) -> list[tuple[str, str]]:
     """Return the state in a few rows for people: what it is about, and its value."""
     requests, rules = (
@@ -33,7 +40,7 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
         ),
         ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
         ("the user's rules", _count_with_newest(sorted(rules, key=lambda i: i.seq))),
-        ("refused calls", _count_with_newest([i for i in state.instructions if i.kind == "refusal"])),
+        ("refused calls", _describe_refusals(state)),
         ("folder", state.folder.value if state.folder else ""),
         ("branch", state.branch.value if state.branch else ""),
         ("newest commit", f"{commit.hash} {first_words(commit.title, 60)} ({push_status(state)})" if commit else ""),
@@ -41,7 +48,7 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
         ("running", "; ".join(first_words(p.value, 60) for p in state.processes)),
         ("still fails", "; ".join(first_words(e.text, 80) for e in state.open_errors[-2:])),
         ("files changed", str(len(changed)) if changed else ""),
-        ("taken back", str(len(state.files_taken_back)) if state.taken_back else ""),
+        ("taken back", str(len(state.files_taken_back) or "")),
         ("plan", f"{done} of {len(state.plan)} done" if state.plan else ""),
     ]
     return [(name, value) for name, value in rows if value]

@@ -20,6 +20,7 @@ from perdure.context.task_state.decisions import (
     user_reading,
 )
 from perdure.context.task_state.instructions import parse_instructions
+from perdure.context.task_state.outcomes import CallOutcomes
 from perdure.context.task_state.proposals import asks_for_data, find_referent, proposal_of
 from perdure.context.task_state.replies import answer_of, changes_of, reply_reading
 from perdure.context.task_state.requests import RequestLog
@@ -184,6 +185,7 @@ class _StateFold:
     decisions: DecisionLog = field(default_factory=DecisionLog)
     work: WorkLog = field(default_factory=WorkLog)
     edits: EditLog = field(default_factory=EditLog)
+    outcomes: CallOutcomes = field(default_factory=CallOutcomes)
     goal: SourcedValue | None = None
     is_continued: bool = False
     # What the user left for later.
@@ -380,6 +382,7 @@ class _StateFold:
         self.work.end_turn(entry.seq, may_be_open=not closed or (self.work.has_failed and reply.has_failed))
 
     def _add_call(self, seq: int, line: CallLine, *, expects_failure: bool) -> None:
+        self.outcomes.add(line)
         if line.user_words or line.outcome == "refused":
             reason = redact(line.user_words.strip())
             if reason and not _BARE_QUESTION.fullmatch(reason):
@@ -425,6 +428,8 @@ class _StateFold:
             unrun_tests=tuple(work.unrun_tests),
             changed_since_plan=tuple(work.changed_since_plan) if work.plan else (),
             has_edits=work.has_edits,
+            calls_not_done=self.outcomes.not_done,
+            refused_count=self.outcomes.refused_count,
         )
 
     def _find_announced_step(self) -> SourcedValue | None:

@@ -169,6 +169,8 @@ class WorkLog:
         since = note.before_seq
         changes = [*self.changed_at, *self._moved_at]
         names = dict.fromkeys(filter(None, (self._restored_name(redact(path)) for path in note.paths)))
+        # A folder that was deleted as a whole is back with its files.
+        names.update((path, None) for at, path in self._moved_at if at >= since and _is_above(path, note.restored))
         if note.more:
             names.update((path, None) for at, path in changes if at >= since)
         remaining = [(at, path) for at, path in changes if at < since and not self._is_gone(at, path)]
@@ -492,3 +494,9 @@ def _is_amended(record: CommitRecord, new_hash: str, title: str) -> bool:
 
 def _is_relative(folder: str) -> bool:
     return not folder.startswith(("/", "~", "\\")) and folder[1:2] != ":"
+
+
+def _is_above(folder: str, paths: Sequence[str]) -> bool:
+    """Return whether a folder, named from anywhere, has one of these files."""
+    part = f"/{folder.removeprefix('./').strip('/')}/"
+    return any(part in f"/{path}" for path in paths)

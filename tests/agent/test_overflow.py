@@ -36,7 +36,7 @@ def test_a_request_that_nothing_could_be_taken_from_is_not_sent_again(tmp_path: 
         assert len(b.sim.requests) == 1
         (end,) = [e for e in heard if isinstance(e, TurnFinished)]
         assert end.outcome == "failed"
-        for wanted in ("Nothing more could be compacted.", "/new", "/compress", "Nothing of the conversation is lost"):
+        for wanted in ("Nothing more could be compacted.", "/undo", "/model", "Nothing of the conversation is lost"):
             assert wanted in (end.error or "")
         told = [e for e in heard if isinstance(e, CompactionFinished)]
         assert 1 <= len(told) <= 3
@@ -76,3 +76,15 @@ def test_no_refused_request_is_ever_sent_twice(tmp_path: Path) -> None:
         assert 2 <= len(sent) <= 4
         assert all(one != other for one, other in pairwise(sent))
         assert len(b.agent.run_conversation("Still there?").messages) > 0
+
+
+@pytest.mark.spec("G4")
+def test_a_message_that_alone_exceeds_the_window_is_reported_before_it_is_sent(tmp_path: Path) -> None:
+    with bench(tmp_path, "Done.", window=8_000) as b:
+        problem = b.agent.describe_oversize("row 1, row 2\n" * 5_000)
+        assert problem is not None
+        assert "has room for 7,741. It was not sent." in problem
+        assert "Put the text into a file" in problem
+        assert b.agent.describe_oversize("row 1, row 2\n" * 500) is None
+        assert b.sim.requests == []
+        assert b.agent.session_id is None, "nothing is stored of it"

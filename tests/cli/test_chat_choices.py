@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -657,6 +658,33 @@ def test_a_scripted_conversation_sends_nothing_before_a_model_is_chosen(home: Pa
             chat.type("go on\r")
             chat.see("Two.")
         assert len([request for request in sim.requests if request.body]) == 2
+
+
+@pytest.mark.usefixtures("home")
+def test_what_a_script_answered_is_no_cost_of_the_model_chosen_after_it() -> None:
+    with Simulator(models=("m-1",), script=["One."]) as sim:
+        surface = ChatCommandContext({"model.base_url": sim.base_url, "model.name": "m-1"})
+        surface.agent.chat("hello")
+        session_id = surface.session_id or ""
+        conversation = surface.store.conversations.get(session_id)
+        call = surface.store.ledger.calls(session_id)[-1]
+        surface.store.ledger.record([replace(call, cost_usd=0.4341)])
+        surface.store.conversation_state(session_id).set(SCRIPTED_KEY, {conversation.id: 0.1841})
+        assert "cost $0.2500+" in status_line(surface)
+        usage = all_commands().dispatch(surface, "/usage")
+        assert usage is not None
+        assert re.search(r"cost +\$0\.2500.*not billed +\$0\.1841 by a script", usage.text, re.DOTALL)
+        surface.close()
+        surface.store.close()
+
+
+def test_the_status_of_a_model_that_takes_no_tools_promises_none(home: Path) -> None:
+    surface = ChatCommandContext({"model.provider": "local", "model.name": "smollm2"})
+    assert surface.agent.endpoint.provider == "local"
+    assert "no tools" in status_line(surface).split(" · ")
+    assert not [line for line in welcome_lines(surface) if "edits" in line]
+    surface.close()
+    surface.store.close()
 
 
 def test_a_conversation_whose_model_is_not_chosen_has_one_reading_everywhere(home: Path) -> None:

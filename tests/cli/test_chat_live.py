@@ -426,7 +426,7 @@ def test_the_mode_is_shown_cycled_by_a_key_and_chosen_by_name(tmp_path: Path) ->
     with Simulator(script=[writes, "I may not."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
         chat.see("edits", "/~128,000")
         chat.type("\x1b[Z")
-        chat.see("plan mode: reads only")
+        chat.see("plan mode: changes nothing")
         chat.type("write it\r")
         chat.see("I may not.", "✗ write_file a.txt · refused")
         (refusal,) = [m["content"] for m in sim.requests[-1].body["messages"] if m["role"] == "tool"]
@@ -434,7 +434,7 @@ def test_the_mode_is_shown_cycled_by_a_key_and_chosen_by_name(tmp_path: Path) ->
         chat.type("/mode all\r")
         chat.see("all mode: never asks\n")
         chat.type("\x1b[Z/mode\r")
-        chat.see("→ plan   reads only", "  all    never asks")
+        chat.see("→ plan   changes nothing", "  all    never asks")
         chat.type("/mode everything\r")
         chat.see("'everything' is no mode; there are: plan, ask, edits, all")
 

@@ -29,7 +29,9 @@ def _allowed(home: Path) -> object:
 
 
 def test_the_list_names_each_kind_and_what_it_means(home: Path) -> None:
-    lines = _run("list").output.splitlines()
+    *lines, hint = _run("list").output.splitlines()
+    assert hint.startswith("Ask about one again: ")
+    assert hint.endswith("perdure approvals revoke NAME")
     assert [line.split()[0] for line in lines] == ["delete-tree", "git-push", "tool:deploy"]
     assert "delete" in lines[0].removeprefix("delete-tree")
     assert "calls of this tool" in lines[2]

@@ -90,6 +90,12 @@ def test_a_stored_key_is_used_listed_and_removed_and_never_shown(home: Path) -> 
     assert "No keys yet" in run("--list").output
 
 
+@pytest.mark.parametrize("pasted", [f'"{KEY}"', f'{KEY}"', f" '{KEY}',", f"“{KEY}”", f"`{KEY}`"])
+def test_quotation_marks_around_a_key_are_left_out(home: Path, pasted: str) -> None:
+    assert run("anthropic", typed=f"{pasted}\n").exit_code == 0
+    assert api_key_for("ANTHROPIC_API_KEY") == KEY
+
+
 def test_the_file_is_its_owners_alone_and_no_tool_reads_it_unasked(home: Path) -> None:
     run("openai", typed=KEY)
     path = home / FILE

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perdure.cli.main import cli
+from perdure.store import open_store
 
 
 @pytest.fixture
@@ -38,6 +39,16 @@ def test_rules_that_allow_count_once_their_file_is_trusted() -> None:
     assert "permissions.yaml: trusted" in after
     assert "no longer trusted" in _run("untrust").output
     assert "allow " not in _run("show").output
+
+
+@pytest.mark.usefixtures("project")
+def test_what_was_allowed_for_good_is_shown_with_the_command_that_revokes_it(tmp_path: Path) -> None:
+    with open_store(tmp_path / "perdure-home" / "perdure.db") as store:
+        store.state("approvals").set("", ["git-push", "command:touch zz"])
+    shown = _run("show").output
+    assert "always git-push: " in shown
+    assert "perdure approvals revoke git-push` asks again)" in shown
+    assert "perdure approvals revoke 'command:touch zz'` asks again)" in shown
 
 
 def test_a_refused_question_or_a_broken_file_trusts_nothing(project: Path) -> None:

@@ -87,9 +87,10 @@ def test_show_says_why_a_turn_failed_where_it_failed(home: Path) -> None:
 def test_a_wrong_id_is_one_plain_line(home: Path) -> None:
     for command in ("show", "export", "delete"):
         done = perdure(home, "sessions", command, "c_nowhere")
+        called = runnable("perdure sessions list", f"PERDURE_HOME={home} perdure")
         assert (done.status, done.err) == (
             1,
-            f"perdure: no conversation or session 'c_nowhere'; {runnable('`perdure sessions list`')} shows all\n",
+            f"perdure: no conversation or session 'c_nowhere'; `{called}` shows all\n",
         )
 
 

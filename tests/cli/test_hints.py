@@ -59,14 +59,16 @@ def test_a_hint_names_the_program_as_it_can_be_called_here(tmp_path: Path) -> No
         text=True,
         check=False,
     )
-    assert "`bin/perdure login --list`" in started.stderr
-    assert "`perdure login --list`" in run(tmp_path, "bin/perdure", *wrong, path=f"{script.parent}:{usual}")
+    # The home folder may have been named for this call alone.
+    here = f"`PERDURE_HOME={tmp_path / 'home'} "
+    assert f"{here}bin/perdure login --list`" in started.stderr
+    assert f"{here}perdure login --list`" in run(tmp_path, "bin/perdure", *wrong, path=f"{script.parent}:{usual}")
     for arguments, hint in (
         (("login", "--nosuch"), "Try 'bin/perdure login --help' for help."),
-        (("sessions", "list"), "`bin/perdure chat` begins one"),
-        (("usage",), "`bin/perdure chat` begins one"),
-        (("schedule", "list"), "`bin/perdure schedule add"),
-        (("--continue", "-q", "hello"), "`bin/perdure chat`"),
+        (("sessions", "list"), f"{here}bin/perdure chat` begins one"),
+        (("usage",), f"{here}bin/perdure chat` begins one"),
+        (("schedule", "list"), f"{here}bin/perdure schedule add"),
+        (("--continue", "-q", "hello"), f"{here}bin/perdure chat`"),
     ):
         assert hint in run(tmp_path, "bin/perdure", *arguments, path=usual), arguments
     assert "-m perdure login --list`" in run(tmp_path, "-m", "perdure", *wrong, path=usual)

@@ -29,6 +29,15 @@ def _panel(command: str) -> QuestionPanel:
     return QuestionPanel(PendingQuestion(text, APPROVAL_HINT, notes=(REASON, COVERS), marked=("rm -rf data_of_mine",)))
 
 
+@pytest.mark.parametrize(("answer", "is_shown"), [("always", True), ("session", False), ("yes", False), ("no", False)])
+def test_what_always_has_stored_stays_on_the_screen(answer: str, is_shown: bool) -> None:
+    standing = "Allowed from now on: everything of the kind delete-tree. Revoke it with `perdure approvals revoke x`."
+    question = PendingQuestion("May this run?  rm -rf x", APPROVAL_HINT, standing=standing)
+    question.reply(answer)
+    shown = " ".join(lasting_rows(question, 60, PLAIN))
+    assert (standing in shown) == is_shown
+
+
 def _words(lines: list[str]) -> str:
     return "".join("".join(lines).split())
 

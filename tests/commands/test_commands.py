@@ -45,6 +45,7 @@ class FakeSurface:
         self.visibility: Visibility = EVERYONE
         self.page_chars = 6_000
         self.project: str | None = None
+        self.listed_ids: Sequence[str] = ()
 
     @property
     def agent(self) -> ConversationAgent:
@@ -336,6 +337,19 @@ def test_new_and_resume_by_any_id_of_the_chain(chat_surface: FakeSurface) -> Non
     assert chat_surface.do("/resume 1").text == chat_surface.do("/resume last").text
     assert "has no number 99" in chat_surface.do("/resume 99").text
     assert "Open one with /resume" in chat_surface.do("/resume").text
+
+
+def test_a_number_means_the_list_that_was_shown(tmp_path: Path) -> None:
+    with bench(tmp_path, "One.", "Two.", "Three.") as b:
+        surface = FakeSurface(b)
+        for question in ("first", "second"):
+            surface.do("/new")
+            surface.agent.chat(question)
+        oldest = surface.do("/sessions").text.split("\n")[1].split()[1]
+        surface.do("/new")
+        surface.agent.chat("third")
+        assert f"Resumed {oldest} " in surface.do("/resume 2").text
+        assert surface.do("/resume nothing").text.endswith("; /sessions lists them")
 
 
 def test_retry_asks_the_last_question_again_and_keeps_the_first_answer(chat_surface: FakeSurface) -> None:

@@ -29,6 +29,7 @@ class FakeSurface:
     visibility: Visibility = EVERYONE
     page_chars = 6_000
     project: str | None = None
+    listed_ids: Sequence[str] = ()
 
     def __init__(self, b: Bench, session_id: str | None = None) -> None:
         self.store = b.store
@@ -109,7 +110,7 @@ def test_reasons_of_refusals_are_no_rules_of_the_user(tmp_path: Path) -> None:
         b.store.append(session.id, said)
         shown = CONTEXT.run(FakeSurface(b, session.id), "").text
     assert "the user's rules:  1: “Never push.”" in shown
-    assert "refused calls:     1: “no, keep x.csv”" in shown
+    assert "refused calls:     1; the newest reason: “no, keep x.csv”" in shown
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,16 @@ def test_only_the_files_can_be_put_back_and_twice_does_nothing(project: Open) ->
         assert "No file had to be put back: what the last turn changed" in chat.do("/undo files").text
 
 
+@pytest.mark.parametrize("command", ["/branch 1", "/retry"])
+def test_a_branch_says_which_files_keep_their_changes(project: Open, command: str) -> None:
+    with project(Say(calls=(_write("a.py", "1"),)), "Done.") as chat:
+        chat.ask("write it")
+        assert f"Files keep their later changes: {chat.folder / 'a.py'}." in chat.do(command).text
+    with project("Done.") as chat:
+        chat.ask("only talk")
+        assert "Files" not in chat.do(command).text
+
+
 def test_every_undo_says_what_can_be_undone_next(project: Open) -> None:
     script = [
         Say(calls=(_write("a.py", "1"),)),

@@ -457,11 +457,15 @@ class TestRefusals:
         assert "Not on Fridays." in line.line
         assert "ask Ana first" in line.detail
 
-    def test_without_a_reason(self) -> None:
-        line = run(
-            "git push",
-            "Error: terminal was not run, the user refused: pushes (git push). Do not retry it.",
-        )
+    @pytest.mark.parametrize(
+        "why",
+        [
+            "the user refused: pushes (git push). Do not retry it.",
+            "the user refused. Approval was needed because: pushes (git push). Do not retry it.",
+        ],
+    )
+    def test_without_a_reason(self, why: str) -> None:
+        line = run("git push", f"Error: terminal was not run, {why}")
         assert line.outcome == "refused"
         assert line.user_words == ""
         assert line.facts.pushed is None

@@ -96,6 +96,11 @@ def test_once_allows_a_single_call(tmp_path: Path) -> None:
     assert approver.prompts[0] == ("rm -rf src", "it deletes files, perhaps for good: rm -rf src")
 
 
+def test_a_refusal_without_words_gives_the_model_no_reason_of_the_users(tmp_path: Path) -> None:
+    text = GuardedRuntime(tmp_path, ScriptedApprover("no")).run("terminal", command="rm -rf src")
+    assert text.startswith("Error: terminal was not run, the user refused. Approval was needed because: it deletes")
+
+
 @pytest.mark.spec("J6")
 def test_session_approval_applies_per_kind_and_user(tmp_path: Path) -> None:
     approver = ScriptedApprover("session", "no", "no")

@@ -87,6 +87,7 @@ class EditorSession:
     page_chars = 50_000
     # An editor has its own list of conversations.
     project: str | None = None
+    listed_ids: Sequence[str] = ()
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.compaction import compact_on_request, edit_plan
-from perdure.agent.context_usage import ContextUsage, last_usage, usage_before_first_message
+from perdure.agent.context_usage import ContextUsage, describe_oversize, last_usage, usage_before_first_message
 from perdure.agent.deps import AgentDeps, join_engine_tools
 from perdure.agent.prompt import assemble
 from perdure.agent.runner import EventBus, LoopThread, TurnRunner
@@ -23,10 +23,14 @@ from perdure.core.errors import InvalidMessage, TurnFailed
 from perdure.core.events import Emit, Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import SYSTEM_NOTE, Entry, Message, parse_user_message
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
+from perdure.models.tokens import estimate_message
 from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.providers.types import Endpoint
 from perdure.store.leases import holder_id, is_holder_dead
 from perdure.store.records import Lease, RouteRecord, damage_notice
+
+# Shorter messages fit every window.
+_LONG_MESSAGE_TOKENS = 2_000
 
 
 class ConversationAgent:
@@ -205,6 +209,16 @@ class ConversationAgent:
     def measure(self) -> ContextUsage:
         """Return the context usage after resolving the model's window, which may query its endpoint once."""
         return self._runner.run(self._measure())
+
+    def describe_oversize(self, user_message: str | Mapping[str, Any]) -> str | None:
+        """Return why a message cannot be sent, because it alone exceeds the room of the window; None if it may fit.
+
+        For a long message, the model's window is resolved first, which may query its endpoint.
+        """
+        message, usage = parse_user_message(user_message), self.gauge
+        if usage.window is None and estimate_message(message) >= _LONG_MESSAGE_TOKENS:
+            usage = self.measure()
+        return describe_oversize(message, usage, self._deps)
 
     def undo(self) -> str:
         """Undo the last compaction and return the id of the session that continues; deletes nothing."""

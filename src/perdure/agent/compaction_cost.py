@@ -101,8 +101,8 @@ _COLD_REASONS: dict[ColdCause, str] = {
 def decide(inputs: CostInputs) -> CostDecision:
     """Decide whether to compact now.
 
-    A prompt that fills the room of the window is always compacted, and only such a one after an undo. Without a rule, or without prices, the threshold
-    alone decides.
+    A prompt that fills the room of the window is always compacted, and after an undo no smaller one is. Without a rule,
+    or without prices, the threshold alone decides.
     """
     settings, prompt = inputs.settings, inputs.prompt_tokens
     if prompt >= inputs.room_tokens:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import assemble, memory_part
 from perdure.context.compaction_input import tokens_of
-from perdure.core.messages import Entry, canonical_json
-from perdure.models.tokens import TokenCounter, estimate_text
+from perdure.core.messages import Entry, Message, canonical_json
+from perdure.models.tokens import TokenCounter, estimate_message, estimate_text
 from perdure.models.windows import ContextWindow, Window, window_budgets
 from perdure.providers.types import Endpoint
 from perdure.tools.output_limits import OutputLimits
@@ -144,6 +144,31 @@ def is_same_prompt(call: CallRecord, composition: Composition) -> bool:
     now = composition.as_dict(estimate)
     difference = sum(abs(now[part] - call.composition.get(part, 0)) for part in _FIXED_PARTS)
     return difference <= max(_SAME_TOKENS, _SAME_SHARE * estimate)
+
+
+# An estimate that is off by less than this may still fit.
+_SURELY_TOO_LARGE = 1.2
+
+
+def describe_oversize(message: Message, usage: ContextUsage, deps: AgentDeps) -> str | None:
+    """Return why a message cannot be sent: it alone exceeds what the window has room for. None if it may fit.
+
+    A window that is only assumed proves nothing.
+    """
+    if usage.window is None or usage.is_assumed:
+        return None
+    calibration = deps.calibration
+    ratio = calibration.ratio if calibration is not None else 1.0
+    tokens = round(ratio * estimate_message(message, usage.model))
+    window = context_window(deps.settings, deps.routes.endpoint, Window(usage.window, "learned"))
+    room = window.budgets.largest_prompt_tokens - sum(usage.composition.get(part, 0) for part in _FIXED_PARTS)
+    if tokens <= _SURELY_TOO_LARGE * room:
+        return None
+    return (
+        f"This message alone has about {tokens:,} tokens, and the window of {usage.model} has room for"
+        f" {max(0, room):,}. It was not sent. Put the text into a file and name its path, without @: the model reads it"
+        " in parts. Or choose a model with a larger window with /model."
+    )
 
 
 async def usage_before_first_message(deps: AgentDeps, system_prompt: str | None) -> ContextUsage:

@@ -52,6 +52,12 @@ ADVICE: dict[ErrorKind, str] = {
     "bad_request": "It would be refused again as it is: change what it names, or choose another model with /model.",
 }
 
+# Where nothing before the newest message is left to compact.
+NEWEST_TOO_LARGE = (
+    "The newest message does not fit the model's window: take it back with /undo and put the text into a file, which"
+    " the model reads in parts, or choose a model with a larger window with /model."
+)
+
 _ANY_USAGE = CanonicalUsage(input_tokens=1_000_000, output_tokens=1_000_000)
 
 PARTIAL_REPLY_ADVICE = "The reply so far is kept, and the model reads it: ask it to continue."
@@ -140,6 +146,8 @@ def advice(
         tried = f" Compacted {count} time{'s' if count > 1 else ''} without success."
     text = verdict.message.strip().rstrip(".")
     what_next = TOO_MANY_IMAGES if verdict.image_limit is not None else ADVICE[verdict.kind]
+    if attempts.is_nothing_left and verdict.image_limit is None:
+        what_next = NEWEST_TOO_LARGE
     if is_unattended:
         what_next = UNATTENDED_ADVICE.get(verdict.kind, what_next)
     elif verdict.kind == "bad_request" and verdict.status == 404:  # its text says what to check

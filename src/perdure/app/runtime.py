@@ -70,7 +70,7 @@ from perdure.tools.workspace_copies import WorkspacePool
 EMBEDDED_PROVIDER = "local"
 # In the state of a conversation: the name of the model that was chosen for it, for every surface that resumes it.
 MODEL_KEY = "gateway.model"
-# In the state of a conversation: true where a script took the part of its model, as in the demo.
+# In the state of a conversation: where a script took the part of its model, what its calls would have cost, by its id.
 SCRIPTED_KEY = "scripted"
 # The most names of a list of models in a message.
 _MOST_NAMED = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from perdure.cli.lazy import PlainGroup
-from perdure.cli.output import echo, echo_table
+from perdure.cli.output import echo, echo_hint, echo_table
 from perdure.core.visibility import user_from_key
 
 EPILOG = """\b
@@ -43,6 +44,8 @@ def list_(flags: dict[str, str] | None, user_key: str | None) -> None:
         kinds = approved_kinds(state, user)
     if kinds:
         echo_table([(f"{kind:<19}", explain_kind(kind)) for kind in kinds])
+        name = shlex.quote(kinds[0]) if len(kinds) == 1 else "NAME"
+        echo_hint("Ask about one again:", f"perdure approvals revoke {name}")
     else:
         echo("Nothing is allowed for good: every dangerous action is asked about.")
 

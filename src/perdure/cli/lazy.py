@@ -67,9 +67,10 @@ def _runnable(text: str) -> str:
 def _plain_usage_error(error: click.UsageError, ctx: click.Context) -> click.UsageError:
     """Return an error of a call with its commands as they can be typed here, wrapped for the terminal."""
     from perdure.cli.output import fit
+    from perdure.cli.style import program_name
 
     message = _runnable(error.format_message())
-    ctx.find_root().info_name = _runnable("perdure chat").removesuffix(" chat")  # as in "Try 'perdure --help'"
+    ctx.find_root().info_name = program_name()  # as in "Try 'perdure --help'"
     if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
         message += ". A question goes behind -q, in quotes."
     if isinstance(error, click.BadOptionUsage) and error.option_name in ("-q", "--question"):

@@ -35,6 +35,7 @@ environment, such as ANTHROPIC_API_KEY, goes before a stored key.
 """
 # Longer than any key; a file handed in by mistake is not stored.
 _MAX_CHARS = 4_000
+_QUOTATION_MARKS = "\"'`“”‘’«»"
 _NO_KEYS = "No keys yet. `perdure login PROVIDER` stores one."
 
 
@@ -219,7 +220,7 @@ def _store(keys: StoredKeys, target: ProviderSpec | ServerAddress, flags: Mappin
         raise CommandFailure(
             f"this key is wrong: {check.detail}. It was not stored.{rest} With --no-check it is stored all the same."
             if key
-            else f"{label} asks for a key ({check.detail}); nothing was stored."
+            else f"{label} asks for a key, and none was given; nothing was stored. With it: `perdure login {label}`."
         )
     if key is None:
         echo(f"No key:  {label} is called without one.")
@@ -327,7 +328,7 @@ def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
     from shlex import quote
 
     from perdure.cli.output import echo_hint
-    from perdure.cli.style import program_name
+    from perdure.cli.style import program_call
     from perdure.config.api_keys import origin_of
     from perdure.config.edit import set_value
     from perdure.config.env import home_dir
@@ -351,7 +352,7 @@ def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
         echo_hint("Undo:   ", "perdure config unset model.base_url")
         return
     other = "custom" if model.provider not in (None, "custom") else ""
-    echo_hint("Use it: ", f"{program_name()} --set model.base_url={address}{' chat -p custom' if other else ''}")
+    echo_hint("Use it: ", f"{program_call()} --set model.base_url={address}{' chat -p custom' if other else ''}")
     commands = [f"perdure config set model.base_url {address}"]
     commands += ["perdure config set model.provider custom"] if other else []
     echo_hint("From now on, without --set:", *commands)
@@ -389,7 +390,7 @@ def _read_key(label: str, *, is_optional: bool) -> str | None:
         text = click.prompt(f"Key for {label} ({how})", hide_input=True, default="", show_default=False)
     else:
         text = sys.stdin.read(_MAX_CHARS + 1)
-    key = str(text).strip()
+    key = _unquote(str(text).strip())
     if not key and is_optional and sys.stdin.isatty():
         return None
     if not key:
@@ -397,6 +398,11 @@ def _read_key(label: str, *, is_optional: bool) -> str | None:
     if len(key) > _MAX_CHARS or len(key.split()) > 1 or not (key.isascii() and key.isprintable()):
         raise InvalidFlag("that is no key: a key is one word of ordinary characters. Nothing was stored.")
     return key
+
+
+def _unquote(text: str) -> str:
+    """Return a key without the quotation marks of the file it was copied from, also where only one was copied."""
+    return text.removesuffix(",").strip(_QUOTATION_MARKS).strip()
 
 
 def _show(keys: StoredKeys) -> None:

@@ -11,6 +11,7 @@ import click
 
 from perdure.cli.lazy import PlainGroup
 from perdure.cli.output import echo
+from perdure.cli.style import runnable
 
 EPILOG = """\b
 Examples:
@@ -28,15 +29,18 @@ def permissions() -> None:
 @permissions.command()
 @click.pass_obj
 def show(flags: dict[str, str] | None) -> None:
-    """Show the mode and the rules that hold in this folder.
+    """Show the mode, the rules and the standing approvals that hold in this folder.
 
     \b
     Examples:
       perdure permissions show
     """
-    from perdure.tools.permissions import MODE_MEANINGS, load_permissions, read_project
+    from perdure.core.visibility import OWNER
+    from perdure.tools.approval import approved_kinds, describe_standing_approvals
+    from perdure.tools.permissions import MODE_MEANINGS, TRUSTED_PROJECTS, load_permissions, read_project
 
-    with _state(flags) as (settings, trusted):
+    with _open_store(flags) as (settings, store):
+        trusted, kinds = store.state(TRUSTED_PROJECTS), approved_kinds(store.state("approvals"), OWNER)
         path = _project_file()
         project = read_project(path, trusted) if path is not None else None
         is_never_asked = settings.tools.approval == "never"
@@ -45,6 +49,8 @@ def show(flags: dict[str, str] | None) -> None:
     for name in ("deny", "ask", "allow"):
         for rule in getattr(present.rules, name):
             echo(f"{name:<6} {rule.text}  ({rule.origin})")
+    for line in describe_standing_approvals(kinds):
+        echo(runnable(line))
     if project is not None:
         echo(f"{project.path}: {'trusted' if project.is_trusted else 'not trusted, so it only makes rules stricter'}")
     for warning in present.warnings:
@@ -112,10 +118,17 @@ def _required_project_file() -> Path:
 
 @contextmanager
 def _state(flags: dict[str, str] | None) -> Iterator[tuple[Any, Any]]:
+    from perdure.tools.permissions import TRUSTED_PROJECTS
+
+    with _open_store(flags) as (settings, store):
+        yield settings, store.state(TRUSTED_PROJECTS)
+
+
+@contextmanager
+def _open_store(flags: dict[str, str] | None) -> Iterator[tuple[Any, Any]]:
     from perdure.app.runtime import open_user_store
     from perdure.config.load import load
-    from perdure.tools.permissions import TRUSTED_PROJECTS
 
     loaded = load(flags=flags or {})
     with closing(open_user_store(loaded.settings, loaded.home)) as store:
-        yield loaded.settings, store.state(TRUSTED_PROJECTS)
+        yield loaded.settings, store

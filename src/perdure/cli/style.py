@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from perdure.config.env import own_variables
 from perdure.core.display import strip_controls
 
 _LEAST_WIDTH = 20
@@ -154,7 +155,7 @@ def break_command(pieces: Iterable[str], width: int) -> Iterator[str]:
     """Yield a command in lines that a shell joins again, broken between its pieces: a terminal would break words."""
     lines = [""]
     for piece in pieces:
-        if lines[-1] and len(lines[-1]) + len(piece) > width:
+        if lines[-1] and len(lines[-1]) + 1 + len(piece) > width:
             lines.append("")
         lines[-1] += f" {piece}" if lines[-1] else piece
     yield from (f"  {line} \\" for line in lines[:-1])
@@ -177,7 +178,13 @@ def program_name() -> str:
 
 def runnable(text: str, program: str | None = None) -> str:
     """Return a text of our own with its `perdure …` commands as they can be typed here. Not for foreign text."""
-    return _OWN_COMMAND.sub(lambda match: program or program_name(), text)
+    return _OWN_COMMAND.sub(lambda match: program or program_call(), text)
+
+
+def program_call() -> str:
+    """Return how this program is called again for the same home folder, which may have been named for one call only."""
+    home = own_variables().get("PERDURE_HOME")
+    return f"PERDURE_HOME={shlex.quote(home)} {program_name()}" if home is not None else program_name()
 
 
 def _near(path: Path) -> str:

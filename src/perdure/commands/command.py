@@ -24,6 +24,8 @@ class CommandContext(Protocol):
     page_chars: int
     # The current project, whose conversations are listed first; None where there is none, as in a remote chat.
     project: str | None
+    # The ids that `/sessions` listed last, in the order of their numbers; empty before.
+    listed_ids: Sequence[str]
 
     @property
     def agent(self) -> ConversationAgent:

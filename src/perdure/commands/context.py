@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from perdure.app.model_choices import ModelChoice
-from perdure.app.runtime import NOT_CHOSEN, describe_choices
+from perdure.app.runtime import NOT_CHOSEN, SCRIPTED_KEY, describe_choices
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
 from perdure.commands.format import (
     bar,
     count,
     gauge_line,
     measure_usage,
+    money,
     share,
     short_tokens,
     tokens,
@@ -204,17 +206,30 @@ def usage(surface: CommandContext, argument: str) -> CommandResult:
     return CommandResult("\n".join([*lines, "", gauge_line(measure_usage(surface.agent))]))
 
 
+def billed_totals(store: SessionStore, any_id: str) -> tuple[Totals, float]:
+    """Return the totals of a conversation without the calls of a script in a model's place, and their cost."""
+    totals = store.ledger.totals(any_id)
+    scripted = store.conversation_state(any_id).get(SCRIPTED_KEY)
+    # A branch has the state of its parent, and not its calls.
+    usd = scripted.get(store.conversations.get(any_id).id) if isinstance(scripted, dict) else None
+    if not isinstance(usd, float) or totals.cost_usd is None:
+        return totals, 0.0
+    return replace(totals, cost_usd=max(0.0, totals.cost_usd - usd)), usd
+
+
 def conversation_lines(store: SessionStore, any_id: str, settings: Settings) -> list[str]:
     """Format the totals of a conversation: tokens by class, cost by task, cache hit rate, calls and compactions.
 
     Of a branch, what was spent before it is told apart; what the cost leaves out comes last.
     """
-    totals, before = store.ledger.totals(any_id), store.ledger.totals_before_branch(any_id)
+    (totals, scripted_usd), before = billed_totals(store, any_id), store.ledger.totals_before_branch(any_id)
+    scripted = [f"{'not billed':<18} {money(scripted_usd):>12}  by a script in a model's place"] if scripted_usd else []
     undone = f", {totals.undone_compactions:,} undone" if totals.undone_compactions else ""
     earlier = [f"{'before the branch':<18} {total_cost(before):>12}"] if before is not None else []
     return [
         *usage_lines(totals.usage),
         f"{'cost':<18} {total_cost(totals):>12}",
+        *scripted,
         *_task_cost_lines(store.ledger.totals_by_task(any_id)),
         *earlier,
         f"{'cache hit rate':<18} {share(totals.usage.cache_hit_rate):>12}",

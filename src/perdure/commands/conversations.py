@@ -47,8 +47,7 @@ def resume(surface: CommandContext, argument: str) -> CommandResult:
         argument = _newest_other(surface)
     elif argument.isdecimal():
         argument = _find_by_number(surface, int(argument))
-    conversation_id = argument.partition("/")[0]
-    conversation = surface.store.conversations.get(conversation_id, visibility=surface.visibility)
+    conversation = _find_conversation(surface, argument)
     surface.open(conversation.tip_session_id)
     entries = surface.store.history(conversation.tip_session_id).entries
     title = f"Resumed {conversation.id} {_format_title(conversation.title)}({count(len(entries), 'message')} in view)."
@@ -64,12 +63,22 @@ def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator
         yield f"  {'you' if message.role == 'user' else 'it '}: {excerpt}"
 
 
+def _find_conversation(surface: CommandContext, argument: str) -> Conversation:
+    """Return the conversation of an id or an address in it. Raises NotFound."""
+    if not (any_id := argument.partition("/")[0].strip()):
+        raise NotFound(f"{argument!r} is no conversation; /sessions lists them")
+    try:
+        return surface.store.conversations.get(any_id, visibility=surface.visibility)
+    except NotFound as error:
+        raise NotFound(f"{error}; /sessions lists them") from error
+
+
 def _find_by_number(surface: CommandContext, number: int) -> str:
-    """Return the id of the conversation with this number in `/sessions`. Raises NotFound."""
-    rows = [c for group in _groups(surface) for c in group]
-    if not 1 <= number <= len(rows):
-        raise NotFound(f"/sessions has no number {number}; it lists {len(rows)}")
-    return rows[number - 1].id
+    """Return the id of the conversation with this number in the list that was shown last. Raises NotFound."""
+    ids = surface.listed_ids or [c.id for group in _groups(surface) for c in group]
+    if not 1 <= number <= len(ids):
+        raise NotFound(f"/sessions has no number {number}; it lists {len(ids)}")
+    return ids[number - 1]
 
 
 def _newest_other(surface: CommandContext) -> str:
@@ -110,6 +119,7 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
     here, others = _groups(surface)
     if not here and not others:
         return CommandResult("There are no conversations yet.")
+    surface.listed_ids = [c.id for c in (*here, *others)]
     present, both = present_id(surface), bool(here and others)
     lines = ["In this folder"] if both else []
     for n, c in enumerate([*here, *others], 1):
@@ -141,9 +151,19 @@ def branch_point(store: SessionStore, conversation: Conversation) -> str:
 def branch(surface: CommandContext, argument: str) -> CommandResult:
     """Switch to a new conversation that shares the history so far, or up to the given turn."""
     at = _turn_start(surface, argument)
+    files = _describe_files_kept(surface, at)
     new_id = _fork(surface, at)
     where = f"before “{_short(at)}”" if at is not None else "from here"
-    return CommandResult(f"Branched {where} into {new_id}. The other one is as it was.")
+    return CommandResult(f"Branched {where} into {new_id}. The other one is as it was.{files}")
+
+
+def _describe_files_kept(surface: CommandContext, at: Entry | None) -> str:
+    """Describe the files that turns from `at` on changed and a branch does not put back; "" where there are none."""
+    if at is None:
+        return ""
+    checkpoints = surface.store.checkpoints
+    changed = unrestored_paths(checkpoints.changes(_here(surface), from_seq=at.seq), checkpoints.content)
+    return f"\nFiles keep their later changes: {_some_names(changed)}." if changed else ""
 
 
 def retry(surface: CommandContext, argument: str) -> CommandResult:
@@ -152,8 +172,10 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
     if at is None:  # never: a number was given
         return CommandResult("There is nothing to retry.", "error")
     old = surface.store.conversations.get(_here(surface)).id
+    files = _describe_files_kept(surface, at)
     _fork(surface, at)
-    return CommandResult(f"Asking again in a branch: “{_short(at)}”. /resume {old} goes back.", then_send=_again(at))
+    asked = f"Asking again in a branch: “{_short(at)}”. /resume {old} goes back.{files}"
+    return CommandResult(asked, then_send=_again(at))
 
 
 def _fork(surface: CommandContext, at: Entry | None) -> str:

@@ -137,7 +137,7 @@ def user_shell(command: str, environ: Mapping[str, str] | None = None) -> list[s
 
 
 # One option of less for its short prompt; a colon and a full stop are special in it.
-_LESS_PROMPT = r"-PsSpace turns the page, / searches; q closes, then type a command?e (end).\ "
+_LESS_PROMPT = r"-PsSpace turns a page, / searches, q closes; then type?e (end).\ "
 
 
 def pager(environ: Mapping[str, str] | None = None) -> list[str] | None:

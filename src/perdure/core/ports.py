@@ -23,6 +23,8 @@ class ApprovalRequest:
     reason: str
     # Which later calls the answers "session" and "always" would allow as well.
     covers: str = ""
+    # What the answer "always" has stored, and how it is revoked.
+    standing: str = ""
     # The dangerous parts, where they occur verbatim in the action.
     dangerous: tuple[str, ...] = ()
     # The id of the tool call, for surfaces that show the question with it.

@@ -279,7 +279,7 @@ class Conversations:
         return session
 
     def _view_at(self, tx: Transaction, conversation: Conversation, seq: int) -> tuple[Session, View]:
-        """Return the session in which the message after `seq` was sent and its view up to `seq`; the tip for the end."""
+        """Return the session in which the message after `seq` was sent, and its view up to `seq`."""
         tip = get_session(tx, conversation.tip_session_id)
         view = view_of(tx, tip, conversation.last_seq)
         if seq == conversation.last_seq:

@@ -107,8 +107,12 @@ class ApprovalGuard:
                 words = answer.words if isinstance(answer, Refusal) else ""
                 if self._approver is None:
                     raise ToolError(f"{_denial_message(tool, pending, UNATTENDED)} {_describe_advance(facts, pending)}")
-                raise ToolError(_denial_message(tool, pending, "the user refused", words=words))
+                raise ToolError(_denial_message(tool, pending, USER_REFUSED, words=words))
             await self._store_answer(answer, pending, scope.user)
+
+    def granted_kinds(self, user: AnyUser) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the kinds of risk that a user allowed with "always", and those allowed until the program ends."""
+        return sorted(self._load_always(user)), sorted(self._session.get(user, ()))
 
     def _apply_permissions(self, tool: Tool, facts: CallProfile, risks: list[ApprovalItem]) -> list[ApprovalItem]:
         """Return the risks that still have to be asked about.
@@ -224,6 +228,7 @@ class ApprovalGuard:
             action=action,
             reason=escape_invisible("; ".join(f"{item.why}: {item.what}" for item in items)),
             covers=_describe_coverage(items),
+            standing=_describe_standing(items),
             dangerous=tuple(self._locate(escape_invisible(item.what), action) for item in items),
             call_id=scope.call_id,
             is_lasting=any(KINDS[item.kind].is_lasting for item in items),
@@ -290,6 +295,14 @@ def approved_kinds(approvals: KeyValue, user: AnyUser) -> list[str]:
     """Return the kinds of risk that a user allowed with "always"."""
     stored = approvals.get(user.stored_key)
     return [kind for kind in stored if isinstance(kind, str)] if isinstance(stored, list) else []
+
+
+def describe_standing_approvals(always: Sequence[str], session: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a line for each kind of risk that is no longer asked about, as the rules of a permission mode are shown."""
+    for kind in always:
+        yield f"always {kind}: {explain_kind(kind)}  (`perdure approvals revoke {shlex.quote(kind)}` asks again)"
+    for kind in session:
+        yield f"now    {kind}: {explain_kind(kind)}  (until the program ends)"
 
 
 def explain_kind(kind: str) -> str:
@@ -409,14 +422,23 @@ def _describe_coverage(items: list[ApprovalItem]) -> str:
         return "This is asked every time."
     rest = "" if all(KINDS[item.kind].is_lasting for item in items) else " The rest is asked every time."
     listed = " and ".join(kinds)
-    keys = " ".join(dict.fromkeys(shlex.quote(item.key) for item in items if KINDS[item.kind].is_lasting))
-    is_short = len(keys) <= _MAX_REVOKED_CHARS and "\n" not in keys
-    revoke = f"revoke {keys}`" if is_short else "revoke`, by its name in `perdure approvals list`"
     return (
-        f"“always” allows {listed}, in every folder and conversation, until revoked with"
-        f" `perdure approvals {revoke}; "
+        f"“always” allows {listed}, in every folder and conversation, until revoked with {_revocation(items)}; "
         f"“session” until the program ends.{rest}"
     )
+
+
+def _describe_standing(items: list[ApprovalItem]) -> str:
+    """Describe what the answer "always" has allowed, with the command that revokes it; "" where it covers one call."""
+    kinds = list(dict.fromkeys(_coverage_name(item) for item in items if KINDS[item.kind].is_lasting))
+    return f"Allowed from now on: {' and '.join(kinds)}. Revoke it with {_revocation(items)}." if kinds else ""
+
+
+def _revocation(items: list[ApprovalItem]) -> str:
+    keys = " ".join(dict.fromkeys(shlex.quote(item.key) for item in items if KINDS[item.kind].is_lasting))
+    if len(keys) <= _MAX_REVOKED_CHARS and "\n" not in keys:
+        return f"`perdure approvals revoke {keys}`"
+    return "`perdure approvals revoke`, by its name in `perdure approvals list`"
 
 
 def _coverage_name(item: ApprovalItem) -> str:
@@ -427,14 +449,17 @@ def _coverage_name(item: ApprovalItem) -> str:
 
 # In the denial of a call in a session without a user to ask.
 UNATTENDED = "no one is available to approve it"
+USER_REFUSED = "the user refused"
 
 
 def _denial_message(tool: Tool, items: list[ApprovalItem], reason: str, *, words: str = "") -> str:
     what = "; ".join(f"{item.why} ({item.what})" for item in items)
     if words:
-        return f"{tool.name} was not run, the user refused: “{words}”. Approval was needed because: {what}"
+        return f"{tool.name} was not run, {USER_REFUSED}: “{words}”. Approval was needed because: {what}"
     instead = " ".join(dict.fromkeys(KINDS[item.kind].instead for item in items))
-    return f"{tool.name} was not run, {reason}: {what}. Do not try it in another form. {instead}"
+    # The reason of the question is not the user's reason.
+    why = f"{reason}. Approval was needed because: {what}" if reason == USER_REFUSED else f"{reason}: {what}"
+    return f"{tool.name} was not run, {why}. Do not try it in another form. {instead}"
 
 
 # At the end only: before it a denial quotes the command, which may imitate this sentence.

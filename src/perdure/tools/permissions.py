@@ -25,7 +25,7 @@ from perdure.core.ports import KeyValue
 # From the strictest to the freest, as a key cycles through them.
 MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 MODE_MEANINGS: dict[PermissionMode, str] = {
-    "plan": "reads only; nothing is changed or run",
+    "plan": "changes nothing; runs only commands that look",
     "ask": "asks before edits and commands that change things",
     "edits": "edits files here; asks before what is dangerous",
     "all": "never asks",

@@ -50,7 +50,7 @@ Exit status:
 @click.option(
     "--mode",
     type=click.Choice(["plan", "ask", "edits", "all"]),
-    help="What the model may do without asking, for this time: plan reads only.",
+    help="What the model may do without asking, for this time: plan changes nothing.",
 )
 @click.pass_obj
 def chat(

@@ -40,6 +40,7 @@ from perdure.core.visibility import Everyone, Visibility
 from perdure.providers.local import CHOOSE
 from perdure.providers.registry import is_endpoint_of, missing_key
 from perdure.providers.types import Endpoint
+from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODES, Permissions, stricter_modes
 
@@ -74,6 +75,7 @@ class ChatCommandContext:
     # A terminal user has direct access to the database file, so commands show all of it.
     visibility: Visibility = Everyone()
     page_chars = 200_000
+    listed_ids: Sequence[str] = ()
 
     def __init__(
         self,
@@ -320,6 +322,13 @@ class ChatCommandContext:
         """The permission mode and rules of the current agent."""
         return self.agent.deps.tools.permissions
 
+    @property
+    def granted_kinds(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The kinds of action that the user allowed for good, and those allowed until the program ends."""
+        deps = self.agent.deps
+        guard = deps.tools.guard
+        return guard.granted_kinds(deps.user) if isinstance(guard, ApprovalGuard) else ((), ())
+
     def choose_mode(self, mode: PermissionMode) -> None:
         """Change the permission mode, for this conversation and those opened after it in this chat."""
         self._mode = self.permissions.mode = mode
@@ -368,6 +377,8 @@ class ChatCommandContext:
         rules = self.permissions.rules
         listed = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
         names = ", ".join(f"{verdict} {rule.text}" for verdict, group in listed for rule in group)
+        always, session = self.granted_kinds
+        names = ", ".join(filter(None, (names, *(f"always {k}" for k in always), *(f"now {k}" for k in session))))
         return [("commands", commands), ("settings", ", ".join(map(str, files))), ("permissions", names)]
 
     def choose_model(self, name: str) -> str:

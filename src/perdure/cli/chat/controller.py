@@ -16,6 +16,7 @@ from perdure.cli.chat.command_context import ChatCommandContext, Progress
 from perdure.cli.chat.input import Attached, as_command, attach
 from perdure.cli.chat.shell import ShellRun, UserShell, is_shell_line
 from perdure.cli.chat.status import (
+    can_call_tools,
     choice_line,
     closing_lines,
     opening_lines,
@@ -51,6 +52,7 @@ from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, is_packaged_m
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.types import Endpoint
 from perdure.store.leases import is_holder_dead
+from perdure.tools.approval import describe_standing_approvals
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODE_MEANINGS, MODES
 
@@ -80,7 +82,8 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield f"  kept in    {surface.home}"
     yield ""
     yield "/help lists the commands. Enter sends, Alt-Enter makes a new line, @path attaches a file, Ctrl-D leaves."
-    yield f"{describe_mode(surface.permissions.mode)} (Shift-Tab changes it)."
+    if can_call_tools(surface):
+        yield f"{describe_mode(surface.permissions.mode)} (Shift-Tab changes it)."
     yield from route_lines(surface)
     yield ""
 
@@ -182,6 +185,7 @@ def mode_command(surface: ChatCommandContext) -> Command:
         lines = [f"{'→' if m == present else ' '} {m:<6} {MODE_MEANINGS[m]}" for m in MODES]
         for verdict, group in (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow)):
             lines += [f"  {verdict:<6} {rule.text}  ({rule.origin})" for rule in group]
+        lines += [f"  {runnable(line)}" for line in describe_standing_approvals(*surface.granted_kinds)]
         return CommandResult("\n".join([*lines, "Change it with /mode NAME or Shift-Tab."]))
 
     return Command(
@@ -288,6 +292,8 @@ class ChatController:
         attached = attached.with_context([run.context for run in self._shell_runs])
         if attached.lines:
             self._write("".join(f"{line}\n" for line in attached.lines))
+        if problem := self.surface.agent.describe_oversize(attached.message):
+            return Answer(problem, is_error=True, is_unsent=True)
         self._last_request = attached.text
         self._is_heard.clear()
         self._is_in_turn = True

@@ -101,6 +101,10 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
         surface.person.hear(TurnFinished("failed", "", error=problem, error_kind="auth"))
         _print(f"perdure: {runnable(problem)}. Nothing was stored.", sys.stderr)
         return 1
+    if problem := agent.describe_oversize(attached.message):
+        surface.person.hear(TurnFinished("failed", "", error=problem, error_kind="prompt_too_long"))
+        _print(f"perdure: {runnable(problem.replace('with /model', 'with -m NAME'))}", sys.stderr)
+        return 1
     if progress is not None:
         progress.start()
     try:

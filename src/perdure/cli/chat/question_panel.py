@@ -129,6 +129,7 @@ def lasting_rows(question: PendingQuestion, width: int, ink: Style) -> Iterator[
     yield from map(ink.warn, wrap_lines([action] if diff else [action, *rest], width))
     yield from paint_diff(diff, width, ink)
     yield from map(ink.warn, wrap_lines(safe("\n".join(question.notes[:1])).split("\n"), width))
+    yield from map(ink.dim, _wrap(safe(question.lasting_note), width) if question.lasting_note else ())
 
 
 def _spans(text: str, marked: tuple[str, ...]) -> Iterator[tuple[int, int]]:

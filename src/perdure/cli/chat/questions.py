@@ -36,6 +36,8 @@ class PendingQuestion:
     hint: str = ""
     # What must stay in view however long the text is: why it is asked, and what an answer covers.
     notes: tuple[str, ...] = ()
+    # What stays on the screen once "always" was answered.
+    standing: str = ""
     # Pieces of the text to point out.
     marked: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
@@ -61,8 +63,17 @@ class PendingQuestion:
     @property
     def lasting_text(self) -> str:
         """The text that stays on the screen once it is answered; the diff of an approved edit comes with its result."""
-        is_granted = self.answer.done() and not self.answer.cancelled() and self.answer.result().lower() in _ANSWERS
-        return self.text.partition("\n")[0] if self.has_diff and is_granted else self.text
+        return self.text.partition("\n")[0] if self.has_diff and self._grant is not None else self.text
+
+    @property
+    def lasting_note(self) -> str:
+        """What "always" has stored; "" after any other answer."""
+        return self.standing if self._grant == "always" else ""
+
+    @property
+    def _grant(self) -> ApprovalAnswer | None:
+        is_answered = self.answer.done() and not self.answer.cancelled()
+        return _ANSWERS.get(self.answer.result().lower()) if is_answered else None
 
 
 class TerminalQuestions:
@@ -81,6 +92,7 @@ class TerminalQuestions:
             text,
             APPROVAL_HINT if request.is_lasting else ONCE_HINT,
             notes=notes,
+            standing=runnable(request.standing),
             marked=request.dangerous,
             is_approval=True,
             is_lasting=request.is_lasting,

@@ -9,9 +9,9 @@ from dataclasses import replace
 from perdure.agent.context_usage import last_usage
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
-from perdure.cli.style import break_command, program_name, runnable
-from perdure.commands.context import unpriced_lines
-from perdure.commands.format import bar, count, share, tokens, total_cost, usage_lines
+from perdure.cli.style import break_command, program_call, program_name, runnable
+from perdure.commands.context import billed_totals, unpriced_lines
+from perdure.commands.format import bar, count, money, share, tokens, total_cost, usage_lines
 from perdure.config.env import is_secret_name, own_variables
 from perdure.config.keys import mask
 from perdure.models.windows import DEFAULT_WINDOW
@@ -62,6 +62,11 @@ def route_lines(surface: ChatCommandContext) -> Iterator[str]:
         yield f"warning: {problem}"
 
 
+def can_call_tools(surface: ChatCommandContext) -> bool:
+    """Whether the model takes tools, so that the permission mode means anything."""
+    return surface.agent.deps.models.takes_tools(surface.agent.endpoint)
+
+
 def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
     """Yield lines on the embedded model, used without a key, and what to expect of it."""
     endpoint = surface.agent.endpoint
@@ -98,7 +103,7 @@ def window_note(surface: ChatCommandContext) -> str | None:
     flags = " ".join([*_flags(surface, (*_RESTORED, "model.context_length")), f"--set model.context_length={was}"])
     return (
         f"The window is {tokens(gauge.window)} tokens here; in this conversation it was {tokens(was)}."
-        f" To go on with that: {program_name()} {flags} chat --resume {conversation_id}"
+        f" To go on with that: {program_call()} {flags} chat --resume {conversation_id}"
     )
 
 
@@ -108,12 +113,15 @@ def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
     if session_id is None:
         return
     conversation = surface.store.conversations.get(session_id)
-    totals = surface.store.ledger.totals(session_id)
+    totals, scripted_usd = billed_totals(surface.store, session_id)
     named = f" “{conversation.title}”" if conversation.title else ""
     yield f"Conversation {conversation.id}{named}"
     yield from _resume_lines(surface, conversation.id)
     yield from usage_lines(totals.usage)
-    yield f"{'would have cost' if surface.needs_model else 'cost':<18} {total_cost(totals):>12}"
+    if scripted_usd:  # by a script in a model's place
+        yield f"{'would have cost':<18} {money(scripted_usd):>12}"
+    if not surface.needs_model or not scripted_usd:
+        yield f"{'would have cost' if surface.needs_model else 'cost':<18} {total_cost(totals):>12}"
     yield from map(runnable, unpriced_lines(surface.store, session_id, surface.settings))
 
 
@@ -154,11 +162,12 @@ def status_line(surface: ChatCommandContext) -> str:
     if gauge.window:
         drawn = bar(gauge.tokens, gauge.window, width=_GAUGE_CELLS, mark=gauge.threshold)
         parts.append(f"{drawn} {tokens(gauge.tokens)}/{'~' if gauge.is_assumed else ''}{tokens(gauge.window)}")
-    parts.append(surface.permissions.mode)
+    parts.append(surface.permissions.mode if not has_model or can_call_tools(surface) else "no tools")
     if session_id is not None:
-        totals = surface.store.ledger.totals(session_id)
-        cost = "would cost" if surface.needs_model else "cost"  # a script cost nothing
-        parts += [f"{cost} {total_cost(totals)}", f"cache {share(totals.usage.cache_hit_rate)}"]
+        totals, scripted_usd = billed_totals(surface.store, session_id)
+        amount = money(scripted_usd) if surface.needs_model and scripted_usd else total_cost(totals)
+        cost = f"{'would cost' if surface.needs_model else 'cost'} {amount}"
+        parts += [cost, f"cache {share(totals.usage.cache_hit_rate)}"]
         if title := surface.store.conversations.get(session_id).title:
             parts.append(title)
     return " · ".join(parts)

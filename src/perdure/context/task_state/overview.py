@@ -20,7 +20,7 @@ def _count_with_newest(quoted: Sequence[StandingInstruction]) -> str:
 def _describe_refusals(state: TaskState) -> str:
     """Return the number of refused calls and the newest reason of the user; "" for none."""
     reasons = [i.text for i in state.instructions if i.kind == "refusal"]
-    newest = f"; the newest reason: “{beginning(tidy(reasons[-1]), 60)}”" if reasons else ""
+    newest = f"; the newest reason: “{first_words(tidy(reasons[-1]), 60)}”" if reasons else ""
     return f"{max(state.refused_count, len(reasons))}{newest}" if state.refused_count or reasons else ""
 
 

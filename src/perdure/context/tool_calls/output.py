@@ -446,7 +446,7 @@ _OWN_REFUSALS = tuple(
     re.compile(pattern, re.S)
     for pattern in (
         r" was not run, the user refused: “(.*)”\. Approval was needed because: ",
-        r" was not run, (?:the user refused|no one is available to approve it): ()",
+        r" was not run, (?:the user refused|no one is available to approve it)[:.] ()",
         r" was stopped by a hook: ()",
     )
 )

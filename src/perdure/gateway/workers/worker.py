@@ -386,6 +386,7 @@ class GatewayCommandContext:
         self.visibility = principal.visibility
         self.page_chars = 6_000
         self.project: str | None = None
+        self.listed_ids: Sequence[str] = ()
         self._pool = pool
         # The conversation the chat continues in, if a command switched it.
         self.has_moved = False

@@ -150,6 +150,7 @@ class Demo:
         answer = self.agent.run_conversation(self._turns[number].message).final_response
         self._is_turn_over.wait(_EVENTS_S)
         self._set_title()
+        self._mark_as_scripted()
         return answer
 
     def _set_title(self) -> None:
@@ -157,7 +158,11 @@ class Demo:
         conversation = self.store.conversations.get(self.agent.session_id or "")
         if not conversation.title:
             self.store.conversations.set_title(conversation.id, _TITLE)
-            self.store.conversation_state(conversation.id).set(SCRIPTED_KEY, True)
+
+    def _mark_as_scripted(self) -> None:
+        conversation = self.store.conversations.get(self.agent.session_id or "")
+        cost_usd = self.store.ledger.totals(conversation.id).cost_usd
+        self.store.conversation_state(conversation.id).set(SCRIPTED_KEY, {conversation.id: cost_usd or 0.0})
 
     @property
     def usage(self) -> ContextUsage:

@@ -393,3 +393,11 @@ def test_a_record_drawn_before_without_the_sections_leaves_out_the_same_beside_t
     beside = [source.draw(budget, already) for budget in budgets]
     assert beside == [draw_record(entries, budget=budget, already=already, dialogue_level=0.0) for budget in budgets]
     assert beside != alone
+
+
+def test_an_outcome_that_costs_no_room_is_told_with_its_command() -> None:
+    # The line leaves out the folder, and is shorter than the command.
+    noise = [m for n in range(60) for m in _run(f"ls dir{n}", "a\nb", f"n{n}", f"Module {n} has no owner.")]
+    messages = _entries(user("Check the cart."), *_run("cd /srv/shop/services/checkout && make lint", "ok"), *noise)
+    lines = [x for budget in range(500, 4_000, 500) for x in draw_record(messages, budget=budget).splitlines()]
+    assert {x for x in lines if "make lint" in x} == {"→ `make lint` → ok"}

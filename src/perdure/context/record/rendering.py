@@ -95,9 +95,10 @@ class _Said:
 
 @dataclass(slots=True)
 class _Done:
-    """A call to show: its texts of growing size, an option each."""
+    """A call to show: its texts of growing size, an option each; the first is its target, or its line."""
 
     texts: tuple[str, ...]
+    is_line_first: bool = False
 
 
 @dataclass(slots=True)
@@ -406,12 +407,18 @@ class Drawing:
     ) -> None:
         """Add a call by its texts: its target among those of its neighbours, its line, and steps of detail."""
         options, first = self.options, len(self.options)
-        self._items.append(_Done(texts))
-        self._firsts.append(first)
         brief, whole, *details = map(size_of, texts)
-        worth_of_target = _BRIEF_WEIGHT * max(worth, brief_worth) if brief_worth else 0.0
-        options.add(brief + 2, score(worth_of_target, brief))
-        options.add_step(worth * _LINE_WEIGHT, whole, whole + 4 - brief, first)
+        is_line_first = whole <= brief and worth > 0
+        if is_line_first:
+            # The line has the outcome in no more room than the bare target.
+            options.add(whole + 3, score(max(worth * _LINE_WEIGHT, brief_worth * _BRIEF_WEIGHT), whole))
+            options.add(0, 0.0, first)
+        else:
+            worth_of_target = _BRIEF_WEIGHT * max(worth, brief_worth) if brief_worth else 0.0
+            options.add(brief + 2, score(worth_of_target, brief))
+            options.add_step(worth * _LINE_WEIGHT, whole, whole + 4 - brief, first)
+        self._items.append(_Done((texts[1], *texts[1:]) if is_line_first else texts, is_line_first))
+        self._firsts.append(first)
         size, weight = whole, worth * detail_weight
         for step, more in enumerate(details, 1):
             options.add_step(weight, more - size, more - size, first + step)
@@ -450,7 +457,7 @@ class Drawing:
                 continue
             if type(item) is _Done:
                 level = next((n for n in range(len(item.texts) - 1, 0, -1) if first + n in chosen), 0)
-                if level == 0:
+                if level == 0 and not item.is_line_first:
                     brief.append(item.texts[0])
                     continue
                 text = f"{CALL} {item.texts[level]}"

@@ -401,3 +401,17 @@ def test_an_outcome_that_costs_no_room_is_told_with_its_command() -> None:
     messages = _entries(user("Check the cart."), *_run("cd /srv/shop/services/checkout && make lint", "ok"), *noise)
     lines = [x for budget in range(500, 4_000, 500) for x in draw_record(messages, budget=budget).splitlines()]
     assert {x for x in lines if "make lint" in x} == {"→ `make lint` → ok"}
+
+
+def test_a_clipped_path_is_named_from_the_common_root_on() -> None:
+    root = "/home/dev/projects/storefront/packages"
+    where = f"{root}/backend/services/checkout/retries.py"
+    calls = [m for n in range(6) for m in _read(f"{root}/part_{n}.py", "x\n" * 5, f"c{n}")]
+    edit = ToolCall(
+        "e", "Edit", json.dumps({"file_path": where, "old_string": "a = 1", "new_string": "limit = 17" * 9})
+    )
+    messages = _entries(user("Raise it"), *calls, assistant("", (edit,)), tool_result("e", "ok"))
+    lines = [x for budget in range(200, 1_000, 20) for x in draw_record(messages, budget=budget).splitlines()]
+    shown = {x for x in lines if "retries.py → " in x and "limit = 17" in x}
+    assert shown
+    assert all(x.startswith("→ edit backend/services/checkout/retries.py → − a = 1 + limit = 17") for x in shown)

@@ -78,6 +78,10 @@ _VERBS: Mapping[CallKind, str] = {
     "delegate": "delegated",
 }
 _VERB_NAMES = frozenset(_VERBS.values())
+# Calls whose target is a path.
+_FILE_KINDS = frozenset[CallKind](("read", "write", "edit", "delete"))
+# A longer path is clipped in a line.
+_PATH_CHARS = 80
 _EARLIER_CALL = 0.1
 
 
@@ -357,7 +361,8 @@ class Drawing:
             # A plan that the user read binds like a reply they agreed to.
             self._add_statement(seq, report, age * (AGREED_FACTOR if line.kind == "task" else 1.0), is_old=False)
             return
-        brief, whole, detail = self._brief(line), self._local(line.line), self._local(line.detail or line.line)
+        brief, whole = self._brief(line), self._local_line(line)
+        detail = whole if line.detail in ("", line.line) else self._local(line.detail)
         if elsewhere := self._elsewhere(line):
             whole, detail = (
                 f"{whole}{elsewhere}",
@@ -439,6 +444,16 @@ class Drawing:
         ):
             return ""
         return "" if folder in line.line else f" (in {folder})"
+
+    def _local_line(self, line: CallLine) -> str:
+        """Return the line of a call below the common root; a path that was clipped for it is named from there on."""
+        path = self._local(line.target) if line.kind in _FILE_KINDS else ""
+        if path and path != line.target and len(path) <= _PATH_CHARS:
+            what, arrow, outcome = line.line.partition(" → ")
+            verb, _, shown = what.partition(" ")
+            if shown != line.target and line.target.endswith(shown.rpartition("…")[2].strip()):
+                return f"{verb} {path}{arrow}{self._local(outcome)}"
+        return self._local(line.line)
 
     def _local(self, text: str) -> str:
         root = self.outline.root

@@ -100,3 +100,14 @@ def test_splitting_is_linear_in_the_length_of_the_text() -> None:
     started = time.process_time()
     split_passages(hostile)
     assert time.process_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Verdict: ready after one change", "**Final verdict:** ready", "## Conclusion: the cache is not needed",
+     "- Decision: keep both formats", "**Recommendation**: wait", "### Verdict\n\nReady after one change."],
+)  # fmt: skip
+def test_a_verdict_is_worth_as_much_as_any_conclusion(line: str) -> None:
+    passages = split_passages(f"The parser reads headers first. It is called twice.\n\n{line}\n\nThe rest is style.")
+    assert max(p.worth for p in passages[2:-1]) == 1.0
+    assert split_passages("It is late. The decision table has rows. Then more.")[1].worth < 1.0

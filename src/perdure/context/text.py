@@ -229,6 +229,11 @@ _WIDE = re.compile("[\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 _WIDE_DISCOUNT = 0.6
 _WIDE_FACTOR = 3
 _QUESTION = re.compile(r"[?？][\"'”’)\]*_`]*$")
+# A line or a heading that announces what a review or a discussion came to.
+_VERDICT = re.compile(
+    r"(?i)\W{0,9}(?:\d+[.)] )?(?:(?:final|overall|my) )?(?:verdict|conclusion|recommendation|decision)\b\W{0,4}:"
+    r"|\W{0,9}(?:结论|結論|결론)[:：]"
+)
 
 
 def size_of(text: str) -> int:
@@ -363,7 +368,7 @@ def _plain(text: str) -> str:
 def _heading(title: str, lead: int) -> Passage:
     title = _plain(title).strip("*: ")
     if ": " in title:
-        return Passage(title, clip(title, 80), 0.75, "\n", lead)
+        return Passage(title, clip(title, 80), 1.0 if _VERDICT.match(title) else 0.75, "\n", lead)
     return Passage(f"{title}:", f"{clip(title, 80)}:", 0.6 if _concludes(title) else 0.3, "\n", lead)
 
 
@@ -466,6 +471,8 @@ def is_narration(sentence: str) -> bool:
 
 
 def _statement_worth(sentence: str, worth: float) -> float:
+    if _VERDICT.match(sentence):
+        return 1.0
     if _concludes(sentence):
         worth += 0.25
     if _has_exact_value(sentence):
@@ -493,6 +500,9 @@ def _with_ends(passages: list[Passage]) -> list[Passage]:
     solid = [i for i, p in enumerate(passages) if p.worth >= 0.45 and not p.text.startswith("|")]
     if not solid:
         return passages
+    for at, passage in enumerate(passages):
+        if passage.lead == at - 1 >= 0 and _VERDICT.match(passages[at - 1].text):
+            passages[at] = replace(passage, worth=1.0)
     first, last = solid[0], solid[-1]
     passages[first] = replace(passages[first], worth=min(1.0, passages[first].worth + 0.25))
     raised = 0.35 if _QUESTION.search(passages[last].text) else 0.15

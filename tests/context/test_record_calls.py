@@ -399,6 +399,18 @@ class TestEdits:
         assert "+ y = 5" in line.detail
         assert "z = 3" not in line.detail
 
+    def test_a_comma_behind_a_line_is_no_change_beside_another(self) -> None:
+        line = describe(
+            "Edit",
+            "ok",
+            file_path="a.py",
+            old_string='NAMES = [\n  "kiwi"',
+            new_string='NAMES = [\n  "kiwi",\n  "fig",',
+        )
+        assert line.line == 'edit a.py → + "fig"'
+        line = describe("Edit", "ok", file_path="a.py", old_string='  "kiwi"', new_string='  "kiwi",')
+        assert line.line == "edit a.py → lines moved or reformatted"
+
     def test_apply_patch_names_its_files(self) -> None:
         patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-LIMIT = 3\n+LIMIT = 5\n*** Delete File: src/b.py\n"
         line = describe("apply_patch", "Success", input=patch)

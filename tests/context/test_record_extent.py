@@ -188,7 +188,7 @@ class TestRemovedResults:
 class TestEdits:
     def test_an_edit_that_moves_lines_is_a_change(self) -> None:
         line = describe("Edit", "The file was updated.", file_path="a.py", old_string="x\ny", new_string="y\nx")
-        assert line.line == "edit a.py → lines moved or indented"
+        assert line.line == "edit a.py → lines moved or reformatted"
 
     def test_an_edit_has_the_purpose_that_it_states(self) -> None:
         line = describe("edit", " 90| }", path="a.ts", input="§a.ts\n≔91fo..94rk\n", description="Remove the twin")

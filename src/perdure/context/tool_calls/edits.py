@@ -89,7 +89,7 @@ def read_edit(arguments: Mapping[str, Any]) -> CallFinding | None:
     for old, new in pairs:
         removed, added = changed_lines(old, new)
         if not summary:
-            summary = _summary(removed, added) or ("lines moved or indented" if old != new else "")
+            summary = _summary(removed, added) or ("lines moved or reformatted" if old != new else "")
         if len(rows) < 24:
             rows += excerpt_rows(removed, added, scale=1 / share)
     more = f" ({len(pairs)} edits)" if len(pairs) > 1 else ""
@@ -128,9 +128,10 @@ def _replacement(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def changed_lines(old: str, new: str) -> tuple[list[str], list[str]]:
-    """Return the lines that only one of two texts has, in order."""
-    before = {" ".join(x.split()): x for x in old.split("\n", _MAX_LINES)[:_MAX_LINES]}
-    after = {" ".join(x.split()): x for x in new.split("\n", _MAX_LINES)[:_MAX_LINES]}
+    """Return the lines that only one of two texts has, in order; blanks and a comma at the end are no difference."""
+    before, after = (
+        {" ".join(x.split()).rstrip(","): x for x in text.split("\n", _MAX_LINES)[:_MAX_LINES]} for text in (old, new)
+    )
     removed = [line for key, line in before.items() if key and key not in after]
     return removed, [line for key, line in after.items() if key and key not in before]
 

@@ -103,6 +103,19 @@ class TestLists:
         assert "ada (211)" in line.line
         assert "forge.test" not in line.detail
 
+    def test_the_excerpt_of_a_hit_begins_with_what_its_title_does_not_say(self) -> None:
+        title = "Tidal energy in 2031: costs and sites - Coastal Review"
+        excerpt = (
+            "Tidal energy in 2031: costs and sites. Read more about tidal energy in 2031: costs and sites."
+            " here is everything you have to know about it. The Orkney array delivers 14 MW at 92 euros per MWh."
+            " A second site near Brest follows in 2033, with turbines of the same kind, and a cable to the mainland."
+        )
+        hits = [{"title": title, "url": "https://coast.test/a", "content": excerpt}]
+        hits.append({"title": "Other", "url": "https://coast.test/b", "content": "Short."})
+        detail = call("web_search", hits, query="tidal energy").detail
+        assert "(coast.test): … The Orkney array delivers 14 MW at 92 euros per MWh. A second site near Brest" in detail
+        assert "Other (coast.test): Short." in detail
+
     def test_like_rows_have_one_header(self) -> None:
         rows = [{"order": f"W{n}", "total": 10 + n, "state": "open" if n % 2 else "paid"} for n in range(30)]
         detail = call("list_orders", rows, customer="c7").detail

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from perdure.context.text import split_sentences
 from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts
 from perdure.context.tool_calls.output import CallFinding, OutputView, count_noun, one_line, parse_json
 
@@ -38,6 +39,11 @@ _CELL_CHARS = 48
 _TEXT_CELL_CHARS = 130
 _VALUE_CHARS = 200
 _ROW_CHARS = 300
+_EXCERPT_CHARS = 260
+_LONGEST_EXCERPT = 4_000
+_TITLE_END = re.compile(r" [-|–—·] |\.\.\.|…")
+# Past the first word of a sentence, which is always in upper case.
+_NAME_OR_NUMBER = re.compile(r"(?<=\s)[^\w\s]{0,2}[A-Z]\w+|\d")
 # Rows up to this length share a line.
 _SHORT_ROW_CHARS = 70
 _MISSING = "–"
@@ -158,8 +164,24 @@ def _format_hit(item: Mapping[str, Any]) -> str:
     host = urlsplit(_first(item, _ADDRESSES)).netloc.removeprefix("www.")
     title = one_line(str(item.get("title") or item.get("name")), 120)
     source = ", ".join(filter(None, (host, _first(item, _DATES))))
-    text = one_line(_first(item, _TEXTS[:-1]).removeprefix(title), 220)
+    text = one_line(_telling_excerpt(_first(item, _TEXTS[:-1]), title), _EXCERPT_CHARS)
     return f"{title} ({source}){f': {text}' if text else ''}"
+
+
+def _telling_excerpt(excerpt: str, title: str) -> str:
+    """Return an excerpt without its title; of one that has to be cut, from its first telling sentence on."""
+    excerpt = excerpt.removeprefix(title)
+    if len(excerpt) <= _EXCERPT_CHARS:
+        return excerpt
+    pieces = split_sentences(" ".join(excerpt[:_LONGEST_EXCERPT].split()))
+    # Behind a dash or a bar the name of the site follows.
+    heading = _TITLE_END.split(title, maxsplit=1)[0].strip(" .…").lower()
+    start = 0
+    while heading and start < len(pieces) - 1 and heading in pieces[start].lower():
+        start += 1
+    while start and start < len(pieces) - 1 and _NAME_OR_NUMBER.search(pieces[start]) is None:
+        start += 1
+    return f"… {' '.join(pieces[start:])}" if start else excerpt
 
 
 def _first(item: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from perdure.context.summary_input import EXIT
-from perdure.context.task_state.decisions import CHOICE
-from perdure.context.text import PLAN, PatternMatcher
+from perdure.context.task_state.decisions import CHOICE, PLAN
+from perdure.context.text import PatternMatcher
 from support.alternatives import alternatives
 
 WORDINGS = {

@@ -294,6 +294,19 @@ def test_an_introduction_is_not_shown_without_what_it_introduces() -> None:
     assert "The order of the steps:\n- read" in join_passages(passages, kept)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The importer already skips rows without a date, so two checks are left:",
+        "I moved the limits to `config/limits.toml` and changed the two callers:",
+        "Both servers use the old key (the new one is for staging):",
+    ],
+)
+def test_a_statement_that_introduces_others_is_shown_without_them(line: str) -> None:
+    passages = split_passages(f"It is slow.\n\n{line}\n\n- one\n- two")
+    assert join_passages(passages, [2, 2, 0, 0]) == f"It is slow.\n{line} …"
+
+
 def _read(path: str, text: str, call_id: str) -> tuple[Message, Message]:
     return assistant(None, (ToolCall(call_id, "read_file", json.dumps({"path": path})),)), tool_result(call_id, text)
 

@@ -44,15 +44,6 @@ _ABBREVIATIONS = (
 )
 _ABBREVIATED = re.compile(rf"\b(?:{'|'.join(map(re.escape, _ABBREVIATIONS))})$")
 _LONGEST_ABBREVIATION = 5
-PLAN = PatternMatcher(
-    marks=("next", "then", "remain", "still", "to do", "todo", "[ ] "),
-    pattern=re.compile(
-        r"^(?:\W*(?:next(?: steps?)?|then|remaining|still (?:need|to do|left)|to ?do|left to do)\b|\W*\[ \] "
-        r"|.*\b(?:remains to be|still needs? to)\b)",
-        re.IGNORECASE,
-    ),
-    cjk=re.compile("接下来|下一步|还需要|次に|残り|まだ|다음(?:으로|은)|남은"),
-)
 
 
 def sentences(text: str) -> list[str]:
@@ -140,6 +131,12 @@ _MOST_CHARS = 60_000
 # A longer line that introduces others has a statement of its own from this worth on.
 _LEAST_LEAD_WORTH = 0.7
 _BARE_LEAD_CHARS = 80
+# Or one of so many words that denies or opposes something, names a place in code or explains itself in brackets.
+_LEAST_STATED_WORDS = 7
+_STATES = re.compile(
+    r"(?i:\b(?:but|not|never|no|none|cannot|only|instead|already)\b|n['’]t\b)"
+    r"|`[^`\n]{0,80}(?:[/_.(]|[a-z][A-Z])[^`\n]{0,80}`|\([^()\n]{8,}\)"
+)
 # A passage up to this length between two others is shown instead of an ellipsis.
 _GAP_CHARS = 70
 _LEAST_GAP_WORTH = 0.2
@@ -567,9 +564,12 @@ def _drop_bare_leads(passages: Sequence[Passage], levels: list[int]) -> None:
 
 
 def _only_introduces(passage: Passage) -> bool:
+    """Whether a passage says nothing without what it introduces."""
     if passage.text.startswith("|"):
         return True
     is_open = passage.text.endswith((":", "："))
+    if is_open and passage.text.count(" ") >= _LEAST_STATED_WORDS - 1 and _STATES.search(passage.text):
+        return False
     return is_open and (len(passage.text) <= _BARE_LEAD_CHARS or passage.worth < _LEAST_LEAD_WORTH)
 
 

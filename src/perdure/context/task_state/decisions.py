@@ -15,7 +15,7 @@ from itertools import islice
 from perdure.context.redacted_entries import redact_part
 from perdure.context.task_state.proposals import may_take_up
 from perdure.context.task_state.state import TaskDecision
-from perdure.context.text import PLAN, PatternMatcher, is_narration, sentences, tidy
+from perdure.context.text import PatternMatcher, is_narration, sentences, tidy
 from perdure.context.user_text.intent import (
     carries_text,
     corrections_among,
@@ -231,6 +231,15 @@ def _is_statement(sentence: str) -> bool:
 
 _LAST_CHARS = 400
 _SHORTEST_PLAN = 12
+PLAN = PatternMatcher(
+    marks=("next", "then", "remain", "still", "to do", "todo", "[ ] "),
+    pattern=re.compile(
+        r"^(?:\W*(?:next(?: steps?)?|then|remaining|still (?:need|to do|left)|to ?do|left to do)\b|\W*\[ \] "
+        r"|.*\b(?:remains to be|still needs? to)\b)",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("接下来|下一步|还需要|次に|残り|まだ|다음(?:으로|은)|남은"),
+)
 _LONGEST_ANNOUNCEMENT = 160
 _ANNOUNCED = re.compile(r"[\w./:=-]+")
 # Words that say nothing beside the call that follows.

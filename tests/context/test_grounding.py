@@ -264,3 +264,39 @@ def test_words_across_the_seam_of_two_parts_are_found() -> None:
     sources = GroundingSources([before, "legacy folder of Billing"])
     assert sources.has_quote("never touch the legacy folder")
     assert len(sources._low_parts) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (
+            "can we use Path instead of str in store.py?",
+            "User: “can we use `Path` instead of `str` in store.py”",
+        ),
+        ("Use `Path`, **never** strings, in the store.", 'The user said: "Use Path, never strings, in the store"'),
+        ('Rename "close here" to "exit" in the menu', "The user said “Rename 'close here' to 'exit' in the menu”"),
+        ("don’t touch the user's table of rates", "The user said “don't touch the user’s table of rates”"),
+    ],
+)
+def test_markup_and_the_kind_of_quotation_marks_make_no_other_quotation(source: str, line: str) -> None:
+    assert check_summary({"Critical Context": line}, [source]).findings == ()
+    other = line.replace("store", "vault").replace("menu", "title").replace("rates", "taxes")
+    assert check_summary({"Critical Context": other}, [source]).findings
+
+
+def test_a_wish_that_several_messages_state_in_other_words_is_no_invention() -> None:
+    users = [
+        "Can you look at the importer? It should read the harbour tables.",
+        "Rows without tide data are useless, please skip them.",
+        "Then print the totals by month.",
+    ]
+    wish = "- The user wants to import harbour tables that skips useless rows without tide data, then prints totals"
+    invented = "- The user wants to import harbour tables, uploads useless rows elsewhere, then wires money abroad"
+    checked = check_summary({"Critical Context": f"{wish}\n{invented}"}, [*users, invented], users=users).sections
+    assert checked["Critical Context"] == wish
+
+
+def test_a_number_that_a_line_computes_of_others_is_no_invention() -> None:
+    sources = ["1250 rows imported, 340 rows skipped of 1590 lines, in 12 files"]
+    checked = check_summary({"Critical Context": "- 1250 rows less 340 skipped: 910 new, 4711 old"}, sources).sections
+    assert checked["Critical Context"] == f"- 1250 rows less 340 skipped: 910 new, 4711 {MARK} old"

@@ -40,6 +40,7 @@ from perdure.context.summarizer import (
 from perdure.context.summary_check import check_summary, doubted_facts, user_claims, without_marked
 from perdure.context.summary_input import Transcript, split_record, transcribe
 from perdure.context.task_state.merging import BY_CODE, merge_model_sections
+from perdure.context.task_state.proposals import approvals_in
 from perdure.context.task_state.reader import read_state
 from perdure.context.task_state.replies import newest_request_text, own_text
 from perdure.context.task_state.sections import write_sections
@@ -259,7 +260,8 @@ class HandoffWriter:
         outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, covered, lines, record))
         state = read_state(sources, lines, previous=past.sections, in_view=frozenset(e.seq for e in job.behind))
         doubted = doubted_facts(job.previous.body, [e.message for e in sources]) if job.previous else frozenset()
-        sections, findings = self._write_sections(outcome.summary, shares, sources, past, state, doubted)
+        approvals = tuple(map(redact, approvals_in(lines.values())))
+        sections, findings = self._write_sections(outcome.summary, shares, sources, past, state, doubted, approvals)
         sections = keep_user_lines(sections, job.previous)
         frame = self._frame(job, outcome.summary, focus_topic, findings)
         if self.notes is not None:
@@ -363,12 +365,13 @@ class HandoffWriter:
         past: Past,
         state: TaskState,
         doubted: frozenset[str],
+        approvals: Sequence[str],
     ) -> tuple[dict[str, str], tuple[str, ...]]:
         """Write the sections from the state; with a summary, its prose is merged with them and grounded."""
         if summary is None:
             return write_sections(state, budget_chars=shares.code_chars), ()
         messages = [e.message for e in sources]
-        users = [*_user_texts(sources), *user_claims(past.checked_text)]
+        users = [*_user_texts(sources), *user_claims(past.checked_text), *approvals]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
         passages: list[tuple[frozenset[str], ...] | None] = Entry.get_memos(sources, PASSAGES_KEY)
         words = {text_to_check(e): w for e, w in zip(sources, passages, strict=True) if w is not None}
@@ -382,6 +385,7 @@ class HandoffWriter:
             edits=lambda: _call_texts(messages),
             passages=words,
             policy=policy,
+            approvals=approvals,
         )
         # What code wrote alone needs no check.
         written = {name or _OTHER_HEADINGS for _, name, _ in split_headings(summary.text)}
@@ -392,7 +396,9 @@ class HandoffWriter:
         if facts is not None:
             facts.append(scan(past.checked_text))
         texts = ReadableTexts(messages, past.checked_text)
-        checked = check_summary(prose, texts, facts, users=users, doubted=doubted, by_code=merged.by_code)
+        checked = check_summary(
+            prose, texts, facts, users=users, doubted=doubted, by_code=merged.by_code, approvals=approvals
+        )
         sections = {**{n: t for n, t in merged.sections.items() if n not in prose}, **checked.sections}
         findings = tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
         return sections, (*merged.findings, *findings)

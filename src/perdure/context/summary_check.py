@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Literal
 
 from perdure.context.exact_values import kind_of, scan
@@ -44,6 +45,15 @@ _USER_SAYS = re.compile(
 _CONSENT = re.compile(
     r"\b(?:confirm|approv|agree|accept|allow|permit|authori[sz]|grant|consent|permission)|bestätigt|genehmigt|erlaubt"
     r"|approuvé|autorisé|aprob|confirm|одобр|подтверд|确认|同意|批准|授权|確認|承認|許可|승인|허락|동의",
+    re.IGNORECASE,
+)
+# "Not confirmed by the user", "awaits the user's approval": says that a consent is missing.
+_UNCONFIRMED = re.compile(
+    r"\b(?:not|never|n['’]t|yet to)(?: (?:yet|been|be|explicitly|ever|fully|formally|have|has))*"
+    r" (?:confirm|approv|agree|accept|authori[sz]|decid)\w*(?: (?:on|to|by|with))*(?: the user)?\b"
+    r"|\bun(?:confirmed|approved|authori[sz]ed)(?: by the user)?\b"
+    r"|\b(?:await(?:s|ing)|pending|waiting for|subject to) (?:the )?(?:user(?:'s|’s)? )?"
+    r"(?:approval|confirmation|consent|decision|go-ahead)\b",
     re.IGNORECASE,
 )
 # "as the user asked": a report appeals to the user without saying more of them.
@@ -90,6 +100,8 @@ _OPENING = {"”": "“", '"': '"', "」": "「", "』": "『", "»": "«"}
 # Share of a claim's words that must occur in the sources: a summary rewords, but not everything.
 _LEAST_SHARE = 0.4
 _CONSENT_SHARE = 0.6
+# Of a long claim, by several passages together.
+_JOINT_SHARE = 0.5
 _MENTIONED_SHARE = 0.34
 _SHORT_SHARE = 0.6
 _SPACED_WORDS = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4,}")
@@ -103,6 +115,8 @@ _STEM_CHARS = 5
 _FEWEST_WORDS = 4
 # Words of a claim for each passage that may support it, and the fewest that a passage has to have of them.
 _WORDS_PER_PASSAGE = 6
+# The same where the passages are the points of a plan.
+_WORDS_PER_POINT = 3
 _LEAST_WORDS = 2
 _CLAUSES = re.compile(r"[.;:,!?()。；，、]+(?:\s|$)|\s[(–—-]|\s(?:and|und|et|y|then|also)\s")
 _LEAST_CLAUSE = 3
@@ -114,6 +128,8 @@ _FUNCTION_WORDS = frozenset(
     )
 )
 _MOST_ALTERNATIVES = 6
+_WHOLE_NUMBERS = re.compile(r"(?<![\w.])\d{1,9}(?![\w%]|\.\d)")
+_MOST_NUMBERS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +189,8 @@ class GroundingSources:
 
     def has_quote(self, quote: str) -> bool:
         """Whether the quote occurs in the sources, ignoring spacing and punctuation; dots match any text."""
-        words = " ".join(_plain(quote).split())
-        # A summary escapes quotation marks within a quotation, and emphasizes words.
-        variants = dict.fromkeys((words, words.replace('\\"', '"').replace("**", "")))
+        # A summary escapes quotation marks within a quotation.
+        variants = (" ".join(_plain(text).split()) for text in dict.fromkeys((quote, quote.replace('\\"', '"'))))
         return any(all(map(self._has_words, filter(None, _split_quote(variant)))) for variant in variants)
 
     def best_share(self, claim: str, *, fewest: int = _FEWEST_WORDS) -> float:
@@ -185,21 +200,21 @@ class GroundingSources:
             return 1.0
         return max((len(words & passage) / len(words) for passage in self._passages), default=0.0) if words else 0.0
 
-    def joint_share(self, claim: str) -> float:
+    def joint_share(self, claim: str, *, words_per_passage: int = _WORDS_PER_PASSAGE) -> float:
         """Return the share of a long claim's words that a few passages together have, one for every few words."""
         words = _stems(claim)
-        return 1.0 - len(self._find_unmatched(claim)) / len(words) if words else 0.0
+        return 1.0 - len(self._find_unmatched(claim, words_per_passage)) / len(words) if words else 0.0
 
-    def supports_clauses(self, claim: str) -> bool:
+    def supports_clauses(self, claim: str, *, words_per_passage: int = _WORDS_PER_PASSAGE) -> bool:
         """Whether every clause of a long claim has words of those passages: a true one supports no other."""
-        unmatched = self._find_unmatched(claim)
+        unmatched = self._find_unmatched(claim, words_per_passage)
         clauses = (_stems(clause) - _FUNCTION_WORDS for clause in _CLAUSES.split(claim))
         return not any(len(c) >= _LEAST_CLAUSE and c <= unmatched for c in clauses)
 
-    def _find_unmatched(self, claim: str) -> frozenset[str]:
+    def _find_unmatched(self, claim: str, words_per_passage: int) -> frozenset[str]:
         """Return the words of a claim that are missing from the passages that match it best."""
         words = _stems(claim)
-        for _ in range(len(words) // _WORDS_PER_PASSAGE):
+        for _ in range(len(words) // words_per_passage):
             best = max(self._passages, key=lambda p: len(words & p), default=frozenset[str]())
             if len(words & best) < _LEAST_WORDS:
                 break
@@ -285,17 +300,20 @@ def check_summary(
     users: Iterable[str] | None = None,
     doubted: frozenset[str] = frozenset(),
     by_code: frozenset[str] = frozenset(),
+    approvals: Sequence[str] = (),
 ) -> CheckResult:
     """Mark or remove everything in the sections that the sources do not support.
 
     `facts` are the cached facts of the sources, a fiftieth of the text to search. `users` are the user's own words,
     which alone support a claim about the user; without them every source does. `doubted` facts are marked again
     although a source has them: the model that repeats a value is no source of it. Lines that code wrote are no claims.
+    `approvals` are the plans that the user approved through a tool, which are among the `users` texts.
     """
     evidence = _Evidence(
         everything := GroundingSources(sources, facts),
         everything if users is None else GroundingSources(users),
         doubted,
+        GroundingSources(approvals) if approvals else None,
     )
     findings: list[GroundingFinding] = []
     checked = {
@@ -316,11 +334,13 @@ class _Evidence:
     sources: GroundingSources
     users: GroundingSources
     doubted: frozenset[str] = frozenset()
+    # What the user approved or answered through a tool.
+    approvals: GroundingSources | None = None
 
 
 def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[GroundingFinding]) -> str | None:
     """Return the verified line; None where it must be removed."""
-    if (invented := _find_invented_claim(section, line, evidence.users)) and section in _REPORTS:
+    if (invented := _find_invented_claim(section, line, evidence)) and section in _REPORTS:
         # Of a report, the mere appeal to the user is left out: what was done has evidence of its own.
         plain = _APPEAL.sub("", line)
         if plain != line and len(_stems(plain)) >= _FEWEST_WORDS and not _USER_SAYS.search(plain):
@@ -330,6 +350,7 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
         findings.append(GroundingFinding(section, invented, "request", "removed"))
         return None
     unsupported = [f for f in _checkable(line) if f in evidence.doubted or not evidence.sources.has_fact(f)]
+    unsupported = [f for f in unsupported if f in evidence.doubted or not _is_computed(f, line, unsupported)]
     unsupported = [f for f in unsupported if not any(f != other and f in other for other in unsupported)]
     if section == _FILES and unsupported and line.lstrip(" -*`0123456789.").startswith(unsupported[0]):
         findings.append(GroundingFinding(section, unsupported[0], "path", "removed"))
@@ -341,7 +362,7 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
         if not evidence.sources.has_quote(quote):
             line = _mark_text(line, quote)
             findings.append(GroundingFinding(section, quote, "quote", "marked"))
-    is_claim = _speaks_for_user(line)
+    is_claim = _speaks_for_user(without_missing_consent(line))
     is_unquoted = (is_claim or section in _BINDING) and not quotes_in(line) and MARK not in line
     fewest = 1 if is_claim else _FEWEST_WORDS
     if is_unquoted and evidence.users.best_share(line, fewest=fewest) < _LEAST_SHARE and not _is_joint(line, evidence):
@@ -360,9 +381,11 @@ def _speaks_for_user(line: str) -> bool:
     return _SPEAKS_FOR_USER.search(plain) is not None
 
 
-def _find_invented_claim(section: str, line: str, users: GroundingSources) -> str | None:
+def _find_invented_claim(section: str, line: str, evidence: _Evidence) -> str | None:
     """Return the claim about the user in a line that their words do not support; None without one."""
-    is_claim = _USER_SAYS.search(line) is not None
+    users = evidence.users
+    plain = without_missing_consent(line)
+    is_claim = _USER_SAYS.search(plain) is not None
     if not is_claim and section not in _USERS_OWN:
         return None
     quotes = quotes_in(line)
@@ -370,10 +393,31 @@ def _find_invented_claim(section: str, line: str, users: GroundingSources) -> st
         return wrong[0]
     if quotes or not is_claim:
         return None
-    claim = _USER_SAYS.sub(" ", line)
+    claim = _USER_SAYS.sub(" ", plain)
+    is_consent = _CONSENT.search(plain) is not None
     # An invented approval is worse than one that is requested twice.
-    fewest, least = (1, _CONSENT_SHARE) if _CONSENT.search(line) else (_FEWEST_WORDS, _LEAST_SHARE)
-    return line.strip(" -*") if users.best_share(claim, fewest=fewest) < least else None
+    fewest, least = (1, _CONSENT_SHARE) if is_consent else (_FEWEST_WORDS, _LEAST_SHARE)
+    if users.best_share(claim, fewest=fewest) >= least:
+        return None
+    # Several sentences of theirs together support a wish in other words; a consent only what they were shown.
+    is_known = is_in_plan(claim, evidence.approvals) if is_consent else is_supported_jointly(claim, users)
+    return None if is_known else line.strip(" -*")
+
+
+def is_supported_jointly(claim: str, sources: GroundingSources, *, words_per_passage: int = _WORDS_PER_PASSAGE) -> bool:
+    """Whether a few passages together have the words of a claim, and some of those of each clause."""
+    share = sources.joint_share(claim, words_per_passage=words_per_passage)
+    return share >= _JOINT_SHARE and sources.supports_clauses(claim, words_per_passage=words_per_passage)
+
+
+def is_in_plan(claim: str, approvals: GroundingSources | None) -> bool:
+    """Whether a plan that was approved as a whole has what a line says was agreed to, each part in a point of it."""
+    return approvals is not None and is_supported_jointly(claim, approvals, words_per_passage=_WORDS_PER_POINT)
+
+
+def without_missing_consent(line: str) -> str:
+    """Return a line without the words that say that the user has not confirmed something."""
+    return _UNCONFIRMED.sub(" ", line)
 
 
 _KINDS: dict[str, Kind] = {"path": "path", "file": "path", "url": "url", "number": "number", "id": "id", "code": "id"}
@@ -383,6 +427,15 @@ def _checkable(line: str) -> list[str]:
     """Return the facts of a line that need a source, in order; names may be the summary's own."""
     facts = [f for f in scan(line) if kind_of(f) in _KINDS and (kind_of(f) != "code" or f.isalnum())]
     return sorted(facts, key=line.find)
+
+
+def _is_computed(number: str, line: str, unsupported: Sequence[str]) -> bool:
+    """Whether a number is the sum, the difference or the product of two others of its line that have a source."""
+    if not number.isdecimal():
+        return False
+    others = [n for n in _WHOLE_NUMBERS.findall(line)[:_MOST_NUMBERS] if n != number and n not in unsupported]
+    pairs = list(combinations(map(int, others), 2))
+    return any(int(number) in (a + b, abs(a - b), a * b) for a, b in pairs if 1 not in (a, b))
 
 
 def user_claims(checked: str) -> list[str]:
@@ -411,8 +464,14 @@ def _split_quote(quote: str) -> Iterator[str]:
 
 def quotes_in(line: str) -> list[str]:
     """Return the quotations of a line; quotes inside code belong to the code."""
-    pairs = _QUOTED.finditer(_CODE_SPAN.sub("``", line) if "`" in line else line)
-    return [q for m in pairs if (q := next(filter(None, m.groups()), "")) and (len(q) >= _SHORTEST_QUOTE or not m[2])]
+    # Masked in place, so that a quotation with code in it is returned as it stands.
+    masked = _CODE_SPAN.sub(lambda m: f"`{'_' * (len(m[0]) - 2)}`", line) if "`" in line else line
+    spans = (m.span(n) for m in _QUOTED.finditer(masked) if (n := m.lastindex or 0) and len(m[n]) >= _least_quote(n))
+    return [line[slice(*span)] for span in spans]
+
+
+def _least_quote(group: int) -> int:
+    return _SHORTEST_QUOTE if group == 2 else 1
 
 
 def _mark_text(line: str, text: str) -> str:
@@ -467,7 +526,8 @@ def _marked_items(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
+    """Return a text in lower case, with one kind of quotation mark and without marks of code and emphasis."""
     # `str.replace` is much faster here than a translation table or a regex.
-    for curly, plain in (("“", '"'), ("”", '"'), ("‘", "'"), ("’", "'")):
-        text = text.replace(curly, plain)
+    for mark, plain in (("“", "'"), ("”", "'"), ("‘", "'"), ("’", "'"), ('"', "'"), ("`", ""), ("**", "")):
+        text = text.replace(mark, plain)
     return text.lower()

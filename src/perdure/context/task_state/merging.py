@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 
 from perdure.context.handoff import SECTIONS
 from perdure.context.handoff_sections import says_nothing, split_headings
-from perdure.context.summary_check import MARK, GroundingSources, PassageWords, quotes_in
+from perdure.context.summary_check import (
+    MARK,
+    GroundingSources,
+    PassageWords,
+    is_in_plan,
+    is_supported_jointly,
+    quotes_in,
+    without_missing_consent,
+)
 from perdure.context.task_state.decisions import find_abandoned, topic_words
 from perdure.context.task_state.outcomes import correct_outcome
 from perdure.context.task_state.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
@@ -51,6 +59,8 @@ _IMPERATIVE = re.compile(
     r"|follow)\b",
     re.IGNORECASE,
 )
+# How the prompt asks a model to mark its own conclusions.
+_INFERRED = ("(inferred)", "(inferred).")
 # Sections besides the goal whose lines an agent acts on.
 _TAKEN_UP = frozenset(("Key Decisions", "Remaining Work"))
 # Words for an approval, a permission or an instruction, given by whomever, and for doing without one.
@@ -86,8 +96,6 @@ _EQUAL_SHARE = 0.75
 _SUPPORTED_SHARE = 0.9
 _MENTIONED_SHARE = 0.34
 _GOAL_SHARE = 0.5
-# Of a long line, by several passages together.
-_JOINT_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,7 @@ def merge_model_sections(
     edits: Callable[[], Iterable[str]] | None = None,
     passages: PassageWords | None = None,
     policy: Iterable[str] = (),
+    approvals: Sequence[str] = (),
 ) -> MergedSections:
     """Merge a model's summary with the state.
 
@@ -119,7 +128,7 @@ def merge_model_sections(
     a decision is marked. `users` are those of the user alone: a goal or an approval without support by them is removed.
     `edits` returns what the assistant wrote into files and commands, which may state a decision, too.
     `passages` are the words of texts, as far as they are cached. `policy` are the system prompts, which mention what a
-    decision or a step follows.
+    decision or a step follows. `approvals` are the plans that the user approved through a tool.
     """
     mine = write_sections(state, budget_chars=budget_chars)
     authored_texts = None if authored is None else list(authored)
@@ -130,6 +139,7 @@ def merge_model_sections(
         _mentioned_sources(None if authored_texts is None else [*authored_texts, *policy], state, passages),
         _user_sources(users, state, passages),
         edits,
+        GroundingSources(approvals) if approvals else None,
     )
     sections = {name: text for name, text in mine.items() if name in BY_CODE}
     others: list[str] = []
@@ -238,6 +248,7 @@ class _ProseCheck:
     mentioned: GroundingSources | None
     users: GroundingSources | None
     edits: Callable[[], Iterable[str]] | None = None
+    approvals: GroundingSources | None = None
     findings: list[str] = field(default_factory=list)
     _edited: GroundingSources | None = None
 
@@ -257,6 +268,8 @@ class _ProseCheck:
         """Mark a step, decision or goal that its sources do not mention, because an agent would act on it."""
         if not line.strip(_LIST_MARK) or MARK in line or (section != "Goal" and self._is_undone(line)):
             return line
+        if line.endswith(_INFERRED) and not _IMPERATIVE.match(line.strip(_LIST_MARK)):
+            return line  # says so itself
         if section == "Goal":
             is_known = self.users is None or self._is_aim(line, _GOAL_SHARE)
         else:
@@ -316,18 +329,25 @@ class _ProseCheck:
         """Return why a line that attributes to the user what they did not write is dropped; "" if it may stay."""
         if self.users is None or (section != "Goal" and section not in _TAKEN_UP):
             return ""
-        if _CONSENT.search(line) and self.users.best_share(_CONSENT.sub(" ", line), fewest=0) < _SAME_SHARE:
+        plain = without_missing_consent(line)
+        if _CONSENT.search(plain) and not self._is_consented(_CONSENT.sub(" ", plain)):
             return "an approval or instruction that the user did not give"
         if section == "Goal":
             is_known = self.authored.best_share(line, fewest=1) >= _MENTIONED_SHARE
             return "" if is_known or self._is_aim(line, _MENTIONED_SHARE) else "an aim that nobody mentioned"
         return ""
 
+    def _is_consented(self, claim: str) -> bool:
+        """Whether the user's words, or a plan that they approved, have what a line says they agreed to."""
+        if self.users is None or self.users.best_share(claim, fewest=0) >= _SAME_SHARE:
+            return True
+        return is_in_plan(claim, self.approvals)
+
     def _is_aim(self, line: str, least: float) -> bool:
         """Whether the user's words support an aim: one passage, or, as the aim of a long session, several of them."""
         if self.users is None or self.users.best_share(line, fewest=1) >= least or self._quotes_user(line):
             return True
-        return self.users.joint_share(line) >= _MENTIONED_SHARE and _is_joint(line, self.authored)
+        return self.users.joint_share(line) >= _MENTIONED_SHARE and is_supported_jointly(line, self.authored)
 
     def _quotes_user(self, line: str) -> bool:
         """Whether most of a line is quoted, and the user's words are among it."""
@@ -338,7 +358,7 @@ class _ProseCheck:
 
     @staticmethod
     def _is_mentioned(line: str, sources: GroundingSources) -> bool:
-        return sources.mentions(line) or _is_joint(line, sources)
+        return sources.mentions(line) or is_supported_jointly(line, sources)
 
     def _contradiction(self, section: str, line: str) -> str:
         """Return what the state proves against a line; "" where nothing does."""
@@ -357,10 +377,6 @@ class _ProseCheck:
 
     def _is_open(self, line: str) -> bool:
         return any(_is_same(line, e.text) for e in self.state.open_errors)
-
-
-def _is_joint(line: str, sources: GroundingSources) -> bool:
-    return sources.joint_share(line) >= _JOINT_SHARE and sources.supports_clauses(line)
 
 
 def _is_same(a: str, b: str) -> bool:

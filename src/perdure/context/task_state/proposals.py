@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from perdure.context.redacted_entries import redact_part
 from perdure.context.text import clip, first_words, sentences, tidy
+from perdure.context.tool_calls.call_line import CallLine
+from perdure.context.tool_calls.tasks import asks_user
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
 
@@ -236,3 +238,24 @@ def _named_by_place(answer: str, labels: Sequence[str]) -> Sequence[str]:
         at = -1 if word in ("last", "latter") else 0 if word == "former" else _ORDINALS.index(word)
         return [labels[at]] if at < len(labels) else ()
     return labels if _ALL.search(answer) and len(labels) <= _MOST_OPTIONS else ()
+
+
+# How a tool that shows a plan to the user reports their consent.
+_APPROVED = re.compile(r"(?i)\b(?:approved|accepted|confirmed)\b")
+_NOT_APPROVED = re.compile(r"(?i)\b(?:not|never|n['’]t|reject\w*|declin\w*|without)\b")
+
+
+def approvals_in(lines: Iterable[CallLine]) -> Iterator[str]:
+    """Yield what the user approved or answered through a tool: a plan that was shown to them, the answer to a question.
+
+    The name of the tool decides, never the words of a result: any page can say that the user approved it.
+    """
+    for line in lines:
+        if line.outcome != "ok":
+            continue
+        if line.kind == "task" and line.report:
+            answer = line.target.partition(" → ")[2]
+            if _APPROVED.search(answer) and not _NOT_APPROVED.search(answer):
+                yield f"The user approved the plan.\n{line.report}"
+        elif asks_user(line.name):
+            yield line.detail

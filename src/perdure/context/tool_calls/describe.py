@@ -60,7 +60,7 @@ from perdure.context.tool_calls.output import (
 from perdure.context.tool_calls.output_extent import describe_read, is_not_kept
 from perdure.context.tool_calls.searches import search_rows
 from perdure.context.tool_calls.services import created_by, is_change, is_thinking, service_values, stopped_by
-from perdure.context.tool_calls.tasks import describe_question, describe_task
+from perdure.context.tool_calls.tasks import asks_user, describe_question, describe_task
 from perdure.core.messages import ToolCall, ToolState
 from perdure.core.rules import MISSING_RESULT
 
@@ -84,7 +84,6 @@ _FILLER = re.compile(
 )
 _AGENT_FOOTER = re.compile(r"\n*(?:agentId: [^\n]*|<usage>[\s\S]{0,400}</usage>)\s*\Z")
 _JSON_ERROR = re.compile(r'\s*\{\s*"(?:error|success)"\s*:|\s*\{[^{}]{0,150}"(?:error"\s*:\s*"|success"\s*:\s*false)')
-_QUESTION_TOOLS = frozenset(("askuserquestion", "ask_user", "clarify", "ask_clarification", "ask_followup_question"))
 _ERROR_TAG = re.compile(r"</?tool_use_error>")
 _EDIT_DIFFICULTY = re.compile(
     r"(?i)not been read|modified since|to replace not found|does not occur|no match|occurs \d+ times|"
@@ -431,7 +430,7 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
 
 def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     """Any other tool: its arguments, and the telling fields or lines of its result."""
-    if name.lower() in _QUESTION_TOOLS:
+    if asks_user(name):
         return describe_question(name, kind, arguments, result)
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line

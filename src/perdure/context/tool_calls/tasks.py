@@ -18,6 +18,13 @@ from perdure.context.tool_calls.output import (
     printable,
 )
 
+_QUESTION_TOOLS = frozenset(("askuserquestion", "ask_user", "clarify", "ask_clarification", "ask_followup_question"))
+
+
+def asks_user(name: str) -> bool:
+    """Return whether a tool asks the user a question."""
+    return name.lower() in _QUESTION_TOOLS
+
 
 def describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     """Describe a question to the user, with the answer."""

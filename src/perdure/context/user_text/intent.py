@@ -453,9 +453,18 @@ _DEMANDS = compile_alternatives(
 )
 
 
+# "Whether all callers close it was not checked": one clause that ends in what is open.
+_LEFT_OPEN = re.compile(
+    r"whether\b[^,;:]{1,300}?\b(?:was|were|is|are|has been|have been|remains?) "
+    r"(?:not|never|un\w{3,}|open)\b[^,;:]{0,40}",
+    re.IGNORECASE,
+)
+
+
 def is_directive(text: str) -> bool:
     """Return whether a line of prose demands something of its reader."""
-    return any(_DEMANDS.search(s.lstrip("-*•0123456789.)“\"' ")) for s in sentences(text))
+    plain = (s.lstrip("-*•0123456789.)“\"' ") for s in sentences(text))
+    return any(_DEMANDS.search(s) is not None and _LEFT_OPEN.fullmatch(s) is None for s in plain)
 
 
 # The same where the message stays in view.

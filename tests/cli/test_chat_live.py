@@ -259,6 +259,7 @@ _NO_HANDLERS = PromptHandlers(
     on_mode=lambda: None,
     answer_keys=lambda: "",
     on_answer_key=lambda key: None,
+    on_answer_typed=lambda text, word: None,
 )
 
 
@@ -277,7 +278,8 @@ def _asked(chat: Chat, answers: list[ApprovalAnswer | Refusal]) -> threading.Thr
     [
         ("y", "once"),
         ("yes\r", "once"),
-        ("s", "session"),
+        ("s\r", "session"),
+        ("\r", "no"),
         ("always\r", "always"),
         ("n\r", "no"),
         ("no, use mv\r", Refusal("use mv")),
@@ -343,7 +345,7 @@ def test_what_is_asked_every_time_offers_nothing_lasting(tmp_path: Path) -> None
         answers: list[ApprovalAnswer | Refusal] = []
         asking = threading.Thread(target=lambda: answers.append(LoopThread().run(chat.chat.questions.approve(request))))
         asking.start()
-        chat.see("[y]es, once · [n]o, and say what to do instead")
+        chat.see("[y]es, once · [n]o or Enter, or say why not")
         assert "ession" not in chat.shown
         chat.type("so what\r")
         asking.join(30)
@@ -402,6 +404,27 @@ def test_a_sentence_typed_slowly_at_an_approval_grants_nothing(tmp_path: Path) -
         chat.type("\r")
         asking.join(30)
         assert answers == [Refusal("what a")]
+        chat.type("\x04")
+        assert chat.end() == 0
+
+
+@pytest.mark.usefixtures("_home")
+def test_what_outlasts_a_question_is_allowed_with_enter_and_never_by_a_pause(tmp_path: Path) -> None:
+    with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        answers: list[ApprovalAnswer | Refusal] = []
+        asking = _asked(chat, answers)
+        chat.see("[s]ession or [a]lways, and Enter", "[n]o or Enter, or say why not")
+        chat.type("s")
+        chat.see("Enter allows it for this session")
+        time.sleep(1.5)  # longer than any pause was ever taken for an answer
+        assert not answers
+        chat.type("\x7f")
+        chat.wait_for(lambda: getattr(chat.chat._panel, "notice", "") == "")
+        chat.type("s")
+        chat.type("top, that is mine\r")
+        asking.join(30)
+        assert answers == [Refusal("stop, that is mine")]
         chat.type("\x04")
         assert chat.end() == 0
 

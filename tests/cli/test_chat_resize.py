@@ -34,6 +34,7 @@ def drawn_then_resized(columns: int, *texts: str) -> str:
         on_mode=lambda: None,
         answer_keys=lambda: "",
         on_answer_key=lambda key: None,
+        on_answer_typed=lambda text, word: None,
     )
 
     async def draw(source: PipeInput) -> None:

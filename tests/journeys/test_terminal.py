@@ -153,7 +153,7 @@ def test_a_long_command_is_paged_in_a_small_window(home: Path, tmp_path: Path) -
         term.run(*at(sim))
         term.see("Ctrl-D leaves")
         term.say("go")
-        choices = "[a]lways · [n]o"
+        choices = "say why not"
         term.see("May this run?  set -e", "of 63 · ▶ also on line 62 · PgDn, PgUp", "perhaps for good: rm -rf", choices)
         for _ in range(8):
             term.press("NPage")

@@ -46,8 +46,10 @@ from perdure.core.errors import PerdureError
 ANSWER_WORDS = ("yes", "session", "always", "no")
 # The line counts as being typed for this long after a key.
 _PAUSE_S = 0.7
-# How long nothing follows a key that answers: longer for answers that outlast the question.
-_SETTLE_S = {"y": 0.4, "s": 1.2, "a": 1.2}
+# How long nothing follows a key that answers.
+_SETTLE_S = 0.4
+# The answers that outlast the question: Enter confirms them, as a pause may be one within a sentence.
+_LASTING = ("session", "always")
 _CODE_S = 0.1
 _CHORD_S = 0.5
 _INPUT_ROWS = 10
@@ -81,7 +83,9 @@ class PromptHandlers:
     on_mode: Callable[[], None]
     # The keys that answer the question at once, each the first letter of a word; "" while words are expected.
     answer_keys: Callable[[], str]
-    on_answer_key: Callable[[str], None]  # "" for a key without an answer
+    on_answer_key: Callable[[str], None]
+    # What is typed so far as an answer, and the word that it begins, "" for a reason of a refusal.
+    on_answer_typed: Callable[[str, str], None]
 
 
 class PromptBox:
@@ -388,10 +392,9 @@ class PromptBox:
                 return
             event.current_buffer.insert_text(event.data)
             typed = self.buffer.text
-            if word := self._answer_word(typed):
-                self.later(_SETTLE_S.get(word[0], 0.0), lambda: self._settle(typed))
-            else:
-                self._handlers.on_answer_key("")
+            word = self._answer_word(typed)
+            if word and word not in _LASTING:
+                self.later(_SETTLE_S, lambda: self._settle(typed))
 
     def _answer_word(self, typed: str) -> str:
         """Return the answer that a line begins with, if it is no more than that."""
@@ -420,6 +423,9 @@ class PromptBox:
 
     def _note_change(self, _: Buffer) -> None:
         self._changed_at_s = self._clock_s()
+        if self._draft is not None and self._handlers.answer_keys():
+            typed = self.buffer.text
+            self._handlers.on_answer_typed(typed, self._answer_word(typed))
 
     def _on_enter(self, event: KeyPressEvent) -> None:
         if self._drop("\r"):

@@ -23,9 +23,12 @@ _ANSWERS: dict[str, ApprovalAnswer] = {
 }
 _NO = frozenset({"", "n", "no"})
 _NO_BEFORE = re.compile(r"no?\s*[,;:.]\s*(?=\S)", re.IGNORECASE)
-APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o, and say what to do instead"
+# What the keys of answers that outlast the question allow.
+_LASTING = {"session": "for this session", "always": "always, until it is revoked"}
+_REFUSE_HINT = "[n]o or Enter, or say why not"
+APPROVAL_HINT = f"[y]es, once · [s]ession or [a]lways, and Enter · {_REFUSE_HINT}"
 # For approvals where every answer covers this one call only.
-ONCE_HINT = "[y]es, once · [n]o, and say what to do instead"
+ONCE_HINT = f"[y]es, once · {_REFUSE_HINT}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +77,15 @@ class PendingQuestion:
     def _grant(self) -> ApprovalAnswer | None:
         is_answered = self.answer.done() and not self.answer.cancelled()
         return _ANSWERS.get(self.answer.result().lower()) if is_answered else None
+
+
+def typing_notice(text: str, word: str) -> str:
+    """Return what Enter does with a line typed at an approval that begins an answer word, or none; "" for no line."""
+    if word in _LASTING:
+        return f"Enter allows it {_LASTING[word]}; go on typing to refuse with these words instead."
+    if not text or word:
+        return ""
+    return "Enter refuses with these words, which the model reads; without them one key answers."
 
 
 class TerminalQuestions:

@@ -25,7 +25,7 @@ from perdure.cli.chat.editing import ChatCompleter
 from perdure.cli.chat.input import EventInbox, as_command
 from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows, refusal
-from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
+from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions, typing_notice
 from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, wrap_lines
 from perdure.core.concurrency import DaemonThreads
 
@@ -113,6 +113,7 @@ class ChatApp:
                 self._next_mode,
                 self._answer_keys,
                 self._on_answer_key,
+                self._on_answer_typed,
             ),
             history_file=home / "history",
             completer=self._completer,
@@ -306,16 +307,16 @@ class ChatApp:
         return self._panel.question.keys if self._panel is not None and not self._panel.is_refusing else ""
 
     def _on_answer_key(self, key: str) -> None:
-        if self._panel is None:
-            return
-        if key == "n":
+        if key != "n":
+            self._reply("yes")
+        elif self._panel is not None:
             self._panel.is_refusing = True
             self._panel.notice = "Enter refuses; or say first what to do instead. The model reads it."
-        elif key:
-            self._reply({"y": "yes", "s": "session", "a": "always"}[key])
-        else:
-            self._panel.notice = "Enter refuses with these words, which the model reads; without them one key answers."
         self._box.redraw()
+
+    def _on_answer_typed(self, text: str, word: str) -> None:
+        if self._panel is not None:
+            self._panel.notice = typing_notice(text, word)
 
     def _next_mode(self) -> None:
         if self._desk is not None:
@@ -398,9 +399,8 @@ class ChatApp:
         self._box.leave()
 
     def _echo(self, text: str) -> None:
-        first, *rest = wrap_lines(safe(text).split("\n"), self._box.width - 2)
-        more = "".join(f"  {line}\n" for line in rest)
-        self._box.write(f"{self.ink.bold('›')} {first}\n{more}")
+        rows = "\n  ".join(wrap_lines(safe(text).split("\n"), self._box.width - 2))
+        self._box.write(f"{self.ink.bold('›')} {rows}\n")
 
     def _page(self, lines: Iterable[str], *, is_document: bool = False) -> str:
         return "".join(f"{safe(line)}\n" for line in fit_lines(lines, self._box.width, keeps_blanks=is_document))

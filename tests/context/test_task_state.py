@@ -242,6 +242,21 @@ def test_a_refusal_and_a_correction_are_quoted_word_for_word_with_their_address(
 
 
 @pytest.mark.spec("E1c")
+def test_a_refused_command_that_was_approved_later_constrains_nothing() -> None:
+    history = _History().say(user("Clean up."))
+    history.call("shell", "rm -rf build", "refused", user_words="keep build/, it has the only copy of the report")
+    history.call("edit", "shop.py", "refused", user_words="use the other style")
+    sections = write_sections(history.state)
+    history.say(user("I have copied it. Delete build now."))
+    history.call("shell", "rm -rf build", "ok")
+    history.call("edit", "shop.py", "ok")
+    assert [i.text for i in history.state.instructions if i.kind == "refusal"] == ["use the other style"]
+    # The same where the refusal was compacted before.
+    later = read_state(history.entries[5:], history.lines, previous=sections)
+    assert [i.text for i in later.instructions if i.kind == "refusal"] == ["use the other style"]
+
+
+@pytest.mark.spec("E1c")
 @pytest.mark.parametrize("words", ["why", "Why?", "but why ?", "warum", "为什么？"])
 def test_a_question_at_a_refused_call_is_no_reason(words: str) -> None:
     history = _History().say(user("Clean up."))

@@ -93,7 +93,12 @@ def _instruction_line(instruction: StandingInstruction) -> str:
     return f"- “{' '.join(instruction.text.split())}”{address(instruction.seq)}"
 
 
+def clip_refused_call(about: str) -> str:
+    """Return what a refusal was about, as the section names it."""
+    return first_words(tidy(about), _ABOUT_CHARS)
+
+
 def _refusal_line(instruction: StandingInstruction) -> str:
     where = address(instruction.seq).strip(" ()")
-    about = f"{first_words(tidy(instruction.about), _ABOUT_CHARS)}; {where}".strip("; ")
+    about = f"{clip_refused_call(instruction.about)}; {where}".strip("; ")
     return f"- “{' '.join(instruction.text.split())}” ({about})" if about else _instruction_line(instruction)

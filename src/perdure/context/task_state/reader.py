@@ -19,7 +19,7 @@ from perdure.context.task_state.decisions import (
     topic_words,
     user_reading,
 )
-from perdure.context.task_state.instructions import parse_instructions
+from perdure.context.task_state.instructions import clip_refused_call, parse_instructions
 from perdure.context.task_state.outcomes import CallOutcomes
 from perdure.context.task_state.proposals import asks_for_data, find_referent, proposal_of
 from perdure.context.task_state.replies import answer_of, changes_of, reply_reading
@@ -65,6 +65,8 @@ _BARE_QUESTION = re.compile(
     r"(?i)(?:but |and |wait,? )?(?:why(?: not)?|what(?: for)?|how(?: come)?|huh|hm+|warum|wieso|weshalb|wozu|pourquoi"
     r"|por qué|perché|por quê|почему|зачем|为什么|なぜ|왜)[\s?!.？！。]*"
 )
+# A refusal of these may be about what was written: the next edit of the same file says nothing about it.
+_REFUSED_FOR_CONTENT = frozenset(("edit", "write"))
 _NOT_DONE = frozenset(("failed", "refused", "interrupted"))
 _EXPECTS_FAILURE = re.compile(
     r"(?i)\b(?:(?:should|must|will|has to|have to|to|expect\w*(?: \w+)? to|can) (?:now |first |still )?(?:fail|be red)"
@@ -388,7 +390,16 @@ class _StateFold:
             if reason and not _BARE_QUESTION.fullmatch(reason):
                 self._instruct(StandingInstruction(reason, seq, "refusal", about=line.target or line.name))
             return
+        if line.outcome == "ok" and line.target and line.kind not in _REFUSED_FOR_CONTENT:
+            self._lift_refusals(line.target)
         self.work.add(seq, line, expects_failure=expects_failure)
+
+    def _lift_refusals(self, target: str) -> None:
+        """Drop the refusals of a call that was approved and run since: what was said then binds nobody any more."""
+        about = (target, clip_refused_call(target))  # a handoff has the beginning alone
+        lifted = [text for text, i in self.instructions.items() if i.kind == "refusal" and i.about in about]
+        for text in lifted:
+            del self.instructions[text]
 
     def state(self) -> TaskState:
         work = self.work

@@ -673,7 +673,7 @@ def test_what_a_script_answered_is_no_cost_of_the_model_chosen_after_it() -> Non
         assert "cost $0.2500+" in status_line(surface)
         usage = all_commands().dispatch(surface, "/usage")
         assert usage is not None
-        assert re.search(r"cost +\$0\.2500.*not billed +\$0\.1841 by a script", usage.text, re.DOTALL)
+        assert re.search(r"cost +\$0\.2500.*not billed +\$0\.1841 +by a script", usage.text, re.DOTALL)
         surface.close()
         surface.store.close()
 

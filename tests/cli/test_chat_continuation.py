@@ -269,3 +269,17 @@ def test_branches_of_one_title_are_told_apart_by_what_they_leave_out(folders: tu
         assert any("before “create invoice.py”: the first" in row for row in rows), rows
         surface.close()
         surface.store.close()
+
+
+def test_a_chat_of_another_folder_says_so_where_it_is_resumed_in_a_chat(folders: tuple[Path, Path]) -> None:
+    one, two = folders
+    with Simulator() as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        first = talk(flags, "the first project")
+        os.chdir(two)
+        surface = ChatCommandContext(flags)
+        desk = ChatController(surface, lambda text: None)
+        answer = desk.answer(f"/resume {first}", lambda what, seconds: None)
+        assert f"This is a chat of {one}; tools work in {two}." in answer.text
+        desk.close()
+        surface.store.close()

@@ -152,7 +152,7 @@ def test_notices_are_shown_but_not_twice_to_who_asked_for_a_compaction() -> None
     done = CompactionFinished("compacted", 900, 100, "s_1", "")
     notice = Notice("This conversation has now been compacted 2 times", "warning")
     shown = Page().show(CompactionStarted("threshold", 900), done, notice)
-    assert "Compacted: about 900 → 100 tokens" in shown
+    assert "Compacted: about 900 → 100 tokens. /handoff shows it." in " ".join(shown.split())
     assert "compacted 2 times" in shown
     assert Page().show(CompactionStarted("user", 900), done, notice) == ""
     # The command may have answered, and what was going on ended, before its last events arrive.
@@ -416,7 +416,7 @@ def test_what_outlasts_a_question_is_allowed_with_enter_and_never_by_a_pause(tmp
         asking = _asked(chat, answers)
         chat.see("[s]ession or [a]lways, and Enter", "[n]o or Enter, or say why not")
         chat.type("s")
-        chat.see("Enter allows it for this session")
+        chat.wait_for(lambda: "Enter allows it for this session" in getattr(chat.chat._panel, "notice", ""))
         time.sleep(1.5)  # longer than any pause was ever taken for an answer
         assert not answers
         chat.type("\x7f")

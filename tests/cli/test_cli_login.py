@@ -249,6 +249,15 @@ def test_a_server_is_used_from_now_on_where_the_user_wants_it(home: Path) -> Non
         assert (main.base_url, main.model, main.api_key) == (sim.base_url, "m-1", KEY)
 
 
+def test_a_server_that_does_not_answer_is_not_used_from_now_on_by_a_bare_enter(home: Path) -> None:
+    with Simulator(models=("m-1",)) as sim:
+        url = sim.base_url
+    answer = ("from now on? [y/N]", "\n")
+    shown = perdure_in_terminal(home, "login", url, typed=f"{KEY}\n", prompt="Enter for none", then=answer)
+    assert (shown.status, "Is the address right?" in shown.out) == (0, True), shown.out
+    assert load().settings.model.base_url is None
+
+
 def test_an_address_without_its_api_path_is_completed(home: Path) -> None:
     with Simulator(api_key=KEY, models=("m-1",)) as sim:
         root = sim.base_url.removesuffix("/v1")

@@ -16,6 +16,7 @@ from perdure.agent.runner import LoopThread
 from perdure.app.model_choices import ModelChoice
 from perdure.cli.main import COMMANDS as PROGRAM_COMMANDS
 from perdure.commands.command import SHELL_COMMANDS, Command, CommandResult, Commands, is_command
+from perdure.commands.context import window_notice
 from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands, builtin_names
 from perdure.config.settings import Settings
@@ -267,8 +268,8 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(chat_surf
     assert "Question 0? The port is 8000" in chat_surface.do("/expand").text
     found = chat_surface.do("/search 8003").text
     assert "«8003»" in found
-    assert found.endswith("Open one with /expand ADDRESS."), "it is this conversation's"
-    address = found.split()[0]
+    assert found.splitlines()[0].endswith("Open one with /expand ADDRESS."), "it is this conversation's"
+    address = found.splitlines()[2].split()[0]
     assert "The port is 8003" in chat_surface.do(f"/expand {address}").text
     # One word: several may be found by their meaning, as soon as it has been read in the background.
     assert chat_surface.do("/search xylophone").text.startswith("Nothing found")
@@ -277,13 +278,29 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(chat_surf
 
 
 @pytest.mark.spec("I5")
+def test_how_to_open_what_was_found_is_said_first_and_a_closing_courtesy_is_no_question(tmp_path: Path) -> None:
+    with bench(tmp_path, "The invoice is done. Anything else?", "Fine.", window=8_000) as b:
+        b.agent.chat("write the invoice")
+        b.agent.chat("create stock.py")
+        shown = FakeSurface(b).do("/search invoice done").text
+        assert "Open one with /expand ADDRESS." in shown.splitlines()[0]
+        assert "create stock.py" not in shown
+
+
+def test_a_chat_that_is_too_large_for_a_chosen_model_says_so(chat_surface: FakeSurface) -> None:
+    assert "compacts it" not in chat_surface.do("/model m-2").text
+    small = replace(chat_surface.agent.gauge, tokens=7_000, threshold=4_000)
+    assert "7,000 tokens, above the 4,000" in window_notice(chat_surface, small)
+
+
 def test_a_find_in_another_conversation_is_opened_there(chat_surface: FakeSurface) -> None:
     chat_surface.do("/new")
     found = chat_surface.do("/search 8003").text
-    assert found.endswith("Open one with /expand ADDRESS; /resume ADDRESS goes on with its conversation.")
-    assert chat_surface.do(f"/resume {found.split()[0]}").text.startswith("Resumed")
+    way = "Open one with /expand ADDRESS; /resume ADDRESS goes on with its conversation."
+    assert found.splitlines()[0].endswith(way)
+    assert chat_surface.do(f"/resume {found.splitlines()[2].split()[0]}").text.startswith("Resumed")
     chat_surface.do("/new")
-    conversation, address = found.split()[0].split("/")
+    conversation, address = found.splitlines()[2].split()[0].split("/")
     assert chat_surface.do(f"/expand {address}").text == "Nothing has been said yet."
     assert "The port is 8003" in chat_surface.do(f"/expand {conversation} {address}").text
     assert "The port is 8003" in chat_surface.do(f"/expand {conversation}/{address}").text

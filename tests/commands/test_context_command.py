@@ -11,6 +11,8 @@ import pytest
 from perdure.agent.prompt import ContextFile, PromptSources, Skill, assemble, memory_part
 from perdure.app.model_choices import ModelChoice
 from perdure.commands.context import CONTEXT
+from perdure.context.task_state.overview import describe_state
+from perdure.context.task_state.state import PlanItem, TaskState
 from perdure.core.messages import Message, ToolCall, assistant, user
 from perdure.core.ports import MemorySnapshot
 from perdure.core.visibility import EVERYONE, Visibility
@@ -90,6 +92,11 @@ def test_the_state_of_the_task_is_shown_from_the_log(tmp_path: Path) -> None:
         shown = CONTEXT.run(FakeSurface(b, session.id), "").text
     assert "open request:      “Never push. Now the parser.”" in shown
     assert "the user's rules:  1: “Never push.”" in shown
+
+
+def test_the_next_item_of_the_plan_is_shown() -> None:
+    plan = (PlanItem("read", True, 1), PlanItem("write the change", False, 1), PlanItem("test it", False, 1))
+    assert ("plan", "1 of 3 done, next: write the change") in describe_state(TaskState(plan=plan))
 
 
 def test_reasons_of_refusals_are_no_rules_of_the_user(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def _store(keys: StoredKeys, target: ProviderSpec | ServerAddress, flags: Mappin
             echo("Sent:    to that address and to no other")
         echo_hint("Remove: ", f"perdure login --remove {label}")
     if isinstance(target, ServerAddress):
-        _show_server_hints(target, flags)
+        _show_server_hints(target, flags, is_reached=check is None or check.is_reached)
         return
     if overrides_stored_key(variable):
         echo(f"Note:    {variable} is set in the environment and is used instead of it.")
@@ -323,7 +323,7 @@ def _is_used(row: ProviderSpec, flags: Mapping[str, Any]) -> bool:
     return row_in_use is not None and row_in_use.name == row.name and has_model and _other_address(row, flags) is None
 
 
-def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
+def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any], *, is_reached: bool) -> None:
     """Offer to use the server from now on where no other model is configured; else print the commands that do."""
     from shlex import quote
 
@@ -345,7 +345,7 @@ def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
     address = quote(target.url)
     # Another address of the same server was a mistake, or has been one since the server moved its API.
     is_open = model.provider in (None, "custom") and origin_of(model.base_url or target.url) == target.origin
-    if is_open and (model.name is None or model.base_url is not None) and _is_wanted(target):
+    if is_open and (model.name is None or model.base_url is not None) and _is_wanted(target, is_reached=is_reached):
         set_value(home_dir(), "model.base_url", target.url)
         echo("Set:     model.base_url, so that a plain start uses this server from now on")
         echo_hint("Use it: ", "perdure chat")
@@ -358,11 +358,13 @@ def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
     echo_hint("From now on, without --set:", *commands)
 
 
-def _is_wanted(target: ServerAddress) -> bool:
+def _is_wanted(target: ServerAddress, *, is_reached: bool) -> bool:
     """Ask whether to use the server from now on; without a terminal, return False."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    return click.confirm(f"Use {target.url} from now on?", default=True)
+    if not is_reached:
+        echo("Is the address right? No server answers there, and a plain start would have no model until one does.")
+    return click.confirm(f"Use {target.url} from now on?", default=is_reached)
 
 
 def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from perdure.agent.context_usage import ContextUsage
 from perdure.app.model_choices import ModelChoice
 from perdure.app.runtime import NOT_CHOSEN, SCRIPTED_KEY, describe_choices
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
@@ -67,7 +68,8 @@ def _lines(report: CompactionReport, messages_before: int) -> list[str]:
         lines += [
             f"before {bar(before, whole)} {tokens(before):>9} tokens in {counts[0]}",
             f"after  {bar(after, whole)} {tokens(after):>9} tokens in {counts[1]}",
-            "Nothing is lost: /expand opens what the handoff stands for, /undo compaction takes it back.",
+            "Nothing is lost: /handoff shows what the model reads now, /expand what it stands for; /undo compaction"
+            " takes it back.",
         ]
     if report.message and not has_headline:
         lines.append(report.message)
@@ -342,8 +344,8 @@ def model(surface: CommandContext, argument: str) -> CommandResult:
     """List the models, or switch to one: by name, by `provider/name`, or by its number in the list."""
     if argument:
         chosen = surface.choose_model(_named_model(surface, argument))
-        measure_usage(surface.agent)  # so that the status line shows the new model's window at once
-        return CommandResult(f"Going on with {chosen}.")
+        gauge = measure_usage(surface.agent)  # so that the status line shows the new model's window at once
+        return CommandResult(f"Going on with {chosen}.{window_notice(surface, gauge)}")
     choices = surface.model_choices()
     if surface.agent.endpoint.model == NOT_CHOSEN and not choices:
         return CommandResult(describe_choices(surface.agent.endpoint))
@@ -356,6 +358,14 @@ def model(surface: CommandContext, argument: str) -> CommandResult:
         lines.append(f"Go on with one: /model NUMBER or /model NAME.{more}")
         lines.append("Prices are US dollars for a million tokens, in and out.")
     return CommandResult("\n".join(lines))
+
+
+def window_notice(surface: CommandContext, gauge: ContextUsage) -> str:
+    """Return a sentence where the conversation is larger than the chosen model's window allows; else ""."""
+    if surface.agent.session_id is None or gauge.threshold is None or gauge.tokens <= gauge.threshold:
+        return ""
+    size = f"{tokens(gauge.tokens)} tokens, above the {tokens(gauge.threshold)} at which this model's window compacts"
+    return f" The conversation has {size}: the next message compacts it."
 
 
 def _named_model(surface: CommandContext, argument: str) -> str:

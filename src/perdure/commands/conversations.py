@@ -236,7 +236,7 @@ def _next_compaction(surface: CommandContext) -> str:
     return "No other compaction is left to undo; /undo goes back to before the last question."
 
 
-_UNDO_USAGE = "/undo takes: turn [n], files [n], and overwrite behind them; or compaction"
+_UNDO_USAGE = "/undo takes a number of turns or m:N, and before it turn or files; or compaction. As in: /undo files 2"
 
 
 def _undo_turns(surface: CommandContext, words: Sequence[str]) -> CommandResult:

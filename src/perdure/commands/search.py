@@ -30,7 +30,7 @@ def search(surface: CommandContext, argument: str) -> CommandResult:
     opening = f"{describe_report(report)} Open one with /expand ADDRESS"
     is_elsewhere = any(hit.conversation_id != present for hit in report.hits)
     opening += "; /resume ADDRESS goes on with its conversation." if is_elsewhere else "."
-    return CommandResult("\n".join([*hit_lines(report.hits, present), "", opening]), is_document=True)
+    return CommandResult("\n".join([opening, "", *hit_lines(report.hits, present)]), is_document=True)
 
 
 def hit_lines(hits: Sequence[SearchHit], present: str | None = None) -> list[str]:

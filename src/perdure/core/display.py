@@ -176,7 +176,8 @@ def answer_line(hit: SearchHit, conversation_id: str | None = None) -> str:
     address = (
         hit.answer.address if hit.conversation_id == conversation_id else f"{hit.conversation_id}/{hit.answer.address}"
     )
-    label = "result" if hit.answer.role == "tool" else "answer"
+    # What the user wrote next need not answer the question that a reply ends with.
+    label = {"tool": "result", "user": "the user then"}.get(hit.answer.role, "answer")
     return f"→ {label} ({address}): {' '.join(hit.answer.snippet.split())}"
 
 

@@ -120,6 +120,8 @@ class KeyCheck:
 
     is_accepted: bool | None
     detail: str
+    # Whether the service answered at all.
+    is_reached: bool = True
 
 
 # No service has issued it.
@@ -134,7 +136,7 @@ def check_key(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> KeyC
     listing = request_listing(endpoint, time_limit_s=time_limit_s)
     host = urlsplit(endpoint.base_url).netloc
     if listing.status is None:
-        return KeyCheck(None, f"{host} cannot be reached ({listing.problem})")
+        return KeyCheck(None, f"{host} cannot be reached ({listing.problem})", is_reached=False)
     if listing.is_key_refused:
         return KeyCheck(False, f"{host} refuses it ({listing.status})")
     if listing.status != 200:

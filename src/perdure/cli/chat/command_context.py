@@ -221,8 +221,13 @@ class ChatCommandContext:
 
         What this run was called with goes before; a mode is never freer than the conversation's.
         """
-        notes = (self._address_note(), self._restore_model(session_id), self._restore_mode(session_id))
+        folder = self._folder_note(session_id) if not self._notes else ""
+        notes = (folder, self._address_note(), self._restore_model(session_id), self._restore_mode(session_id))
         return tuple(filter(None, notes))
+
+    def _folder_note(self, session_id: str) -> str:
+        folder = self.store.conversation_state(session_id).get(PROJECT_KEY)
+        return "" if folder in (None, self.project) else f"This is a chat of {folder}; tools work in {Path.cwd()}."
 
     def _address_note(self) -> str:
         address = self.settings.model.base_url

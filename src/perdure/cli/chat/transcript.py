@@ -378,6 +378,8 @@ class ChatTranscript:
         self._end_text()
         self.idle()
         if (status := status_text(event)) and not self._is_answered:
+            if isinstance(event, CompactionFinished) and event.outcome in ("compacted", "digest"):
+                status = f"{status} /handoff shows it."
             is_loud = isinstance(event, Recovered | RetryScheduled) or (
                 isinstance(event, Notice) and event.level == "warning"
             )

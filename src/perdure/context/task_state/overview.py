@@ -32,7 +32,8 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
     )
     commit = state.commits[-1].commit if state.commits else None
     changed = [f for f in state.files if f.status == "changed"]
-    done = sum(i.is_done for i in state.plan)
+    done, left = sum(i.is_done for i in state.plan), [i for i in state.plan if not i.is_done]
+    next_item = f", next: {first_words(tidy(left[0].text), 60)}" if left else ""
     rows = [
         (
             "open request",
@@ -49,6 +50,6 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
         ("still fails", "; ".join(first_words(e.text, 80) for e in state.open_errors[-2:])),
         ("files changed", str(len(changed)) if changed else ""),
         ("taken back", str(len(state.files_taken_back) or "")),
-        ("plan", f"{done} of {len(state.plan)} done" if state.plan else ""),
+        ("plan", f"{done} of {len(state.plan)} done{next_item}" if state.plan else ""),
     ]
     return [(name, value) for name, value in rows if value]

@@ -124,6 +124,11 @@ def with_answers(
     return [m._replace(score=m.score + compute_bonus(m)) for m in matches]
 
 
+# "Anything else?", "Is there something else I can do?": what follows is a request of its own.
+_COURTESY = re.compile(r"(?i)\b(?:(?:any|some)thing (?:else|more)|what else)\b[^?.!\n]*\?$")
+_END_CHARS = 200
+
+
 class ReplyMessage(NamedTuple):
     """A message that replies to a request, a question or a call."""
 
@@ -179,7 +184,8 @@ def expected_reply(match: TextMatch) -> str | None:
         return "assistant"
     if kind != "assistant":
         return None
-    if text.rstrip("*_`\"')”’ \n").endswith(("?", "？", "؟")):
+    end = text[-_END_CHARS:].rstrip("*_`\"')”’ \n")
+    if end.endswith(("?", "？", "؟")) and not _COURTESY.search(end):
         return "user"
     own = _own_text(match)
     return "tool" if len(own) <= _LEAD_IN_CHARS and len(own) < len(text) else None

@@ -34,6 +34,13 @@ def test_every_command_is_one_of_ours(name: str) -> None:
     assert runnable(f"`perdure {name} x`", "here/perdure") == f"`here/perdure {name} x`"
 
 
+@pytest.mark.parametrize("program", ["perdure", "PERDURE_HOME=/a perdure", "py -m perdure", "bin/perdure"])
+def test_a_command_is_named_once_however_often_it_passes(program: str) -> None:
+    once = runnable("call `perdure config list`, perdure chat", program)
+    assert once == f"call `{program} config list`, {program} chat"
+    assert runnable(once, program) == once
+
+
 def environ_of(folder: Path, path: str) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PERDURE_HOME": str(folder / "home")}
 

@@ -25,7 +25,7 @@ from perdure.agent.deps import Send
 from perdure.agent.runner import LoopThread
 from perdure.agent.session import LiveSession
 from perdure.config.api_keys import api_key_for, origin_of
-from perdure.config.env import home_dir, make_home
+from perdure.config.env import home_dir
 from perdure.config.settings import ModelSettings, Settings
 from perdure.context.engine import RunInThread
 from perdure.core.concurrency import SystemClock, run_shielded
@@ -63,7 +63,7 @@ from perdure.providers.types import ApiMode, Endpoint, ModelRequest, Reply, Requ
 from perdure.store.encoding import TimeIds
 from perdure.store.records import CallRecord
 from perdure.store.records import RouteRecord as StoredRoute
-from perdure.store.store import SessionStore, open_store, store_location
+from perdure.store.store import SessionStore, open_store, store_location, user_store_path
 from perdure.tools.mcp import McpPool
 from perdure.tools.workspace_copies import WorkspacePool
 
@@ -262,11 +262,6 @@ def _stores_of(pid: int) -> SharedStores:
     return SharedStores()
 
 
-def open_user_store(settings: Settings, home: Path) -> SessionStore:
-    """Open the store that the settings name, by default the file in the home folder. The caller closes it."""
-    return open_store(_user_store_path(settings, home))
-
-
 def hold_store(source: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
     """Return a handle on an open store, or on this process's shared store at a path or URL.
 
@@ -275,16 +270,10 @@ def hold_store(source: SessionStore | str | Path | None, settings: Settings, hom
     if isinstance(source, SessionStore):
         return StoreHandle(source)
     if source is None:
-        source = _user_store_path(settings, home)
+        source = user_store_path(settings, home)
     if not isinstance(source, str | Path):
         raise ConfigError(f"store takes a path, a database URL or an open store, not {source!r}")
     return process_stores().acquire(source)
-
-
-def _user_store_path(settings: Settings, home: Path) -> str | Path:
-    if settings.store.url:
-        return settings.store.url
-    return Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db"
 
 
 def route_to(settings: Settings, name: str) -> EndpointChain:

@@ -37,7 +37,7 @@ def list_(flags: dict[str, str] | None, user_key: str | None) -> None:
       perdure approvals list
       perdure approvals list --user alice
     """
-    from perdure.tools.approval import approved_kinds, explain_kind
+    from perdure.tools.standing_approvals import approved_kinds, explain_kind
 
     user = user_from_key(user_key or "")
     with _open_stored_approvals(flags) as state:
@@ -65,7 +65,7 @@ def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, u
     """
     if bool(kinds) == is_all:
         raise click.UsageError("name the kinds to revoke, or --all; `perdure approvals list` shows them.")
-    from perdure.tools.approval import approved_kinds
+    from perdure.tools.standing_approvals import approved_kinds
 
     user = user_from_key(user_key or "")
     with _open_stored_approvals(flags) as state:
@@ -83,8 +83,8 @@ def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, u
 
 @contextmanager
 def _open_stored_approvals(flags: dict[str, str] | None) -> Iterator[Any]:
-    from perdure.app.runtime import open_user_store
     from perdure.config.load import load
+    from perdure.store.store import open_user_store
 
     loaded = load(flags=flags or {})
     with closing(open_user_store(loaded.settings, loaded.home)) as store:

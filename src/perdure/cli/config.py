@@ -162,8 +162,9 @@ def _as_share(key: str, value: str) -> str:
 
 def _present_window() -> int | None:
     """Return the window of the configured model, which may query its endpoint; None where there is none."""
-    from perdure.app.runtime import Shared, open_user_store, shared_loop
+    from perdure.app.runtime import Shared, shared_loop
     from perdure.config.load import load
+    from perdure.store.store import open_user_store
 
     try:
         loaded = load()

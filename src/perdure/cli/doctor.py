@@ -15,7 +15,7 @@ import click
 
 from perdure.app.build import trial_agent
 from perdure.app.model_choices import unknown_model_notice
-from perdure.app.runtime import UNSTARTED, Shared, key_problem, open_user_store, shared_loop
+from perdure.app.runtime import UNSTARTED, Shared, key_problem, shared_loop
 from perdure.cli.output import columns, echo_json
 from perdure.cli.style import Style, column_count, runnable, wrap_words
 from perdure.commands.context import price_command
@@ -34,7 +34,7 @@ from perdure.providers.model_probe import request_listing
 from perdure.providers.registry import PROVIDERS, missing_key
 from perdure.providers.types import Endpoint
 from perdure.store.records import Damage
-from perdure.store.store import SessionStore
+from perdure.store.store import SessionStore, open_user_store
 
 _TIMEOUT_S = 5.0
 # How long the database, and then the stored messages, are checked for damage.
@@ -89,7 +89,7 @@ def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Ch
         yield from _model(loaded, store, is_offline=is_offline)
         yield from _names(loaded, store)
     if not is_offline:
-        yield _servers()
+        yield _servers(loaded.settings.model.base_url)
 
 
 def _home(home: Path) -> Check:
@@ -276,10 +276,12 @@ def _answers(endpoint: Endpoint) -> Check:
     return Check("endpoint", "ok", f"{endpoint.base_url} answers")
 
 
-def _servers() -> Check:
+def _servers(address: str | None) -> Check:
+    """List the model servers of this machine; `address` is the one that is configured."""
     servers = local_servers()
     if not servers:
-        return Check("servers", "ok", "no model server on the usual ports of this machine")
+        other = "other " if address is not None and is_local_url(address) else ""
+        return Check("servers", "ok", f"no {other}model server on the usual ports of this machine")
     addresses = "; ".join(f"{s.name} at {s.base_url}" for s in servers)
     return Check("servers", "ok", addresses, "`perdure models --local` lists their models and how to use one")
 

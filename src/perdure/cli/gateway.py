@@ -144,9 +144,9 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
       perdure serve
       perdure serve --no-open --port 9000
     """
-    from perdure.app.runtime import open_user_store
     from perdure.config.load import load
     from perdure.core.concurrency import SystemClock
+    from perdure.store.store import open_user_store
 
     with translate_import_errors():
         from perdure.gateway.auth.tokens import ProcessTokenAuthenticator
@@ -395,10 +395,10 @@ gateway.add_command(token)
 
 
 def _serve(flags: dict[str, object]) -> None:
-    from perdure.app.runtime import open_user_store
     from perdure.config.load import load
     from perdure.core.addresses import is_loopback_host
     from perdure.core.concurrency import SystemClock
+    from perdure.store.store import open_user_store
 
     with translate_import_errors():
         from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator

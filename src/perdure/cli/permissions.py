@@ -36,8 +36,8 @@ def show(flags: dict[str, str] | None) -> None:
       perdure permissions show
     """
     from perdure.core.visibility import OWNER
-    from perdure.tools.approval import approved_kinds, describe_standing_approvals
     from perdure.tools.permissions import MODE_MEANINGS, TRUSTED_PROJECTS, load_permissions, read_project
+    from perdure.tools.standing_approvals import approved_kinds, describe_standing_approvals
 
     with _open_store(flags) as (settings, store):
         trusted, kinds = store.state(TRUSTED_PROJECTS), approved_kinds(store.state("approvals"), OWNER)
@@ -126,8 +126,8 @@ def _state(flags: dict[str, str] | None) -> Iterator[tuple[Any, Any]]:
 
 @contextmanager
 def _open_store(flags: dict[str, str] | None) -> Iterator[tuple[Any, Any]]:
-    from perdure.app.runtime import open_user_store
     from perdure.config.load import load
+    from perdure.store.store import open_user_store
 
     loaded = load(flags=flags or {})
     with closing(open_user_store(loaded.settings, loaded.home)) as store:

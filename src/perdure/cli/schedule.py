@@ -262,10 +262,10 @@ def run(flags: dict[str, Any] | None, name: str) -> None:
     """
     import asyncio
 
-    from perdure.app.runtime import open_user_store
     from perdure.cli.lazy import CommandFailure
     from perdure.cli.style import safe
     from perdure.config.load import load
+    from perdure.store.store import open_user_store
 
     with translate_import_errors():
         from perdure.gateway.server import run_schedule

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from perdure.config.env import own_variables
 from perdure.core.display import strip_controls
 
 _LEAST_WIDTH = 20
@@ -177,12 +176,23 @@ def program_name() -> str:
 
 
 def runnable(text: str, program: str | None = None) -> str:
-    """Return a text of our own with its `perdure …` commands as they can be typed here. Not for foreign text."""
-    return _OWN_COMMAND.sub(lambda match: program or program_call(), text)
+    """Return a text of our own with its `perdure …` commands as they can be typed here. Not for foreign text.
+
+    One that has been through here already stays as it is.
+    """
+    call = program or program_call()
+    before = call.removesuffix("perdure")
+
+    def name_program(match: re.Match[str]) -> str:
+        return match[0] if before and text.endswith(before, 0, match.start()) else call
+
+    return _OWN_COMMAND.sub(name_program, text)
 
 
 def program_call() -> str:
     """Return how this program is called again for the same home folder, which may have been named for one call only."""
+    from perdure.config.env import own_variables  # not before the prompt is drawn
+
     home = own_variables().get("PERDURE_HOME")
     return f"PERDURE_HOME={shlex.quote(home)} {program_name()}" if home is not None else program_name()
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from perdure.app.runtime import open_user_store
 from perdure.cli.output import echo, echo_json
 from perdure.cli.style import runnable
 from perdure.config.load import load
 from perdure.config.settings import Settings
 from perdure.store.records import Totals
-from perdure.store.store import SessionStore
+from perdure.store.store import SessionStore, open_user_store
 
 
 @contextmanager

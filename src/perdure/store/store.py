@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from perdure.config.env import make_home
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
@@ -55,6 +56,9 @@ from perdure.store.search.vectors import VectorIndex
 from perdure.store.timeline import Timeline
 from perdure.store.transfer import Transfer
 from perdure.store.verification import Verifier
+
+if TYPE_CHECKING:
+    from perdure.config.settings import Settings
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -249,6 +253,18 @@ def open_store(
     # Blobs are removed after the transaction that deletes their rows; finish what a crash interrupted.
     blobs.sweep(to_text(r[0]) for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
     return _ready(SessionStore(StoreContext(database, FtsIndex(), clock, ids), blobs), on_progress)
+
+
+def open_user_store(settings: Settings, home: Path) -> SessionStore:
+    """Open the store that the settings name, by default the file in the home folder. The caller closes it."""
+    return open_store(user_store_path(settings, home))
+
+
+def user_store_path(settings: Settings, home: Path) -> str | Path:
+    """Return the path or URL of the store that the settings name; creates the home folder if the store is there."""
+    if settings.store.url:
+        return settings.store.url
+    return Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db"
 
 
 def store_location(path_or_url: str | Path) -> str:

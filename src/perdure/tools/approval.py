@@ -31,6 +31,7 @@ from perdure.tools.permissions import CallProfile, Effect, Permissions, suggest_
 from perdure.tools.runtime import ToolScope
 from perdure.tools.shell_safety.paths import PathZones
 from perdure.tools.shell_safety.types import KINDS, Unreadable, has_taint, strip_taints
+from perdure.tools.standing_approvals import approved_kinds
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace, write_diff
 
@@ -289,31 +290,6 @@ def _locate_expanded(what: str, action: str) -> str:
         if variable and what.startswith(re.sub(r"[\"'\\]", "", before)):
             return match.group().rstrip()
     return ""
-
-
-def approved_kinds(approvals: KeyValue, user: AnyUser) -> list[str]:
-    """Return the kinds of risk that a user allowed with "always"."""
-    stored = approvals.get(user.stored_key)
-    return [kind for kind in stored if isinstance(kind, str)] if isinstance(stored, list) else []
-
-
-def describe_standing_approvals(always: Sequence[str], session: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a line for each kind of risk that is no longer asked about, as the rules of a permission mode are shown."""
-    for kind in always:
-        yield f"always {kind}: {explain_kind(kind)}  (`perdure approvals revoke {shlex.quote(kind)}` asks again)"
-    for kind in session:
-        yield f"now    {kind}: {explain_kind(kind)}  (until the program ends)"
-
-
-def explain_kind(kind: str) -> str:
-    """Describe a kind of risk; "" for an unknown one."""
-    if kind in KINDS:
-        return KINDS[kind].why
-    if kind.startswith("command:"):
-        return "this very command"
-    if kind.startswith("program:"):
-        return "calls of this program, of which it is not known what it does"
-    return "calls of this tool" if kind.startswith("tool:") else ""
 
 
 class _LinkResolver:

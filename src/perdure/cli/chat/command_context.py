@@ -13,16 +13,7 @@ from typing import Any
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
 from perdure.app.model_choices import ModelChoice, choose_route, find_choices, model_names, unknown_model_notice
-from perdure.app.runtime import (
-    EMBEDDED_PROVIDER,
-    MODEL_KEY,
-    SCRIPTED_KEY,
-    UNSTARTED,
-    named_model,
-    open_user_store,
-    route_of,
-    route_to,
-)
+from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, SCRIPTED_KEY, UNSTARTED, named_model, route_of, route_to
 from perdure.cli.style import runnable
 from perdure.commands.conversations import PROJECT_KEY, TERMINAL_KEYS
 from perdure.commands.custom import user_commands
@@ -40,6 +31,7 @@ from perdure.core.visibility import Everyone, Visibility
 from perdure.providers.local import CHOOSE
 from perdure.providers.registry import is_endpoint_of, missing_key
 from perdure.providers.types import Endpoint
+from perdure.store.store import open_user_store
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODES, Permissions, stricter_modes

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.app.runtime import open_user_store
 from perdure.cli.chat.command_context import MODE_KEY
 from perdure.commands.conversations import PROJECT_KEY
 from perdure.config.load import load
@@ -16,7 +15,7 @@ from perdure.config.project import project_root
 from perdure.core.errors import InvalidFlag
 from perdure.store.listing import ConversationFilter
 from perdure.store.records import Conversation
-from perdure.store.store import SessionStore
+from perdure.store.store import SessionStore, open_user_store
 
 NEWEST = "last"
 

@@ -52,9 +52,9 @@ from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, is_packaged_m
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.types import Endpoint
 from perdure.store.leases import is_holder_dead
-from perdure.tools.approval import describe_standing_approvals
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODE_MEANINGS, MODES
+from perdure.tools.standing_approvals import describe_standing_approvals
 
 
 def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:

@@ -22,7 +22,7 @@ from perdure.gateway.executor import run_blocking
 from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.hub import Hub
 from perdure.store.store import SessionStore
-from perdure.tools.approval import approved_kinds, explain_kind
+from perdure.tools.standing_approvals import approved_kinds, explain_kind
 
 # Timeout of the database check in the readiness probe.
 _READY_TIMEOUT_S = 2.0

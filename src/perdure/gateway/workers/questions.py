@@ -196,7 +196,7 @@ class ChatPrompter:
             "approval",
             request.action,
             choices=_APPROVALS if request.is_lasting else _FOR_ONE_CALL,
-            reason=request.reason,
+            reason=_with_folder(request),
             covers=request.covers,
             dangerous=request.dangerous,
         )
@@ -212,6 +212,11 @@ class ChatPrompter:
         if self.origin is None:
             raise ToolError("there is no user to ask")
         return self._questions.ask(self.origin, kind, text, **kwargs)
+
+
+def _with_folder(request: ApprovalRequest) -> str:
+    """Return the reason of a question, with the folder in which a command would run."""
+    return f"{request.reason}. In the folder {request.folder}." if request.folder else request.reason
 
 
 def _to_stored(question: QuestionAsked, origin: QuestionOrigin, expires_at_ms: int) -> dict[str, Any]:

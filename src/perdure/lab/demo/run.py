@@ -10,14 +10,14 @@ from pathlib import Path
 
 from perdure.agent.context_usage import ContextUsage, last_usage
 from perdure.app import Agent
-from perdure.app.runtime import SCRIPTED_KEY, open_user_store
+from perdure.app.runtime import SCRIPTED_KEY
 from perdure.config.load import validate_settings
 from perdure.core.events import CompactionFinished, Event, OutputSpilled, ToolFinished, TurnFinished
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal
 from perdure.lab.demo.project import build_project
 from perdure.lab.demo.script import QUIZ, REFUSAL, ScriptedModel, build_turns, prompt_text
 from perdure.models.tokens import estimate_message
-from perdure.store.store import SessionStore
+from perdure.store.store import SessionStore, open_user_store
 from perdure.testing.simulator import Simulator
 from perdure.testing.simulator.rules import RuleViolation
 

@@ -47,7 +47,7 @@ export class Question {
     );
     return [
       this.row(one, "choice"),
-      lasting.length ? h("p", { class: "covers small" }, covers) : null,
+      lasting.length ? h("p", { class: "covers small" }, withCode(named(covers))) : null,
       this.row(lasting, "small"),
     ];
   }
@@ -112,6 +112,16 @@ export class Question {
   focus() {
     this.element.focus();
   }
+}
+
+// The answers in a text by the names of their buttons.
+function named(text) {
+  return text.replace(/“(always|session)”/g, (_, answer) => `“${ANSWERS[answer]}”`);
+}
+
+// A text with what stands in backticks as code.
+function withCode(text) {
+  return text.split("`").map((piece, at) => (at % 2 ? h("code", {}, piece) : piece));
 }
 
 // The whole text, with its dangerous parts marked.

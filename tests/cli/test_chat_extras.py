@@ -46,7 +46,7 @@ class Room:
     def __init__(self, sim: Simulator, *, can_copy: bool = True) -> None:
         self.written = ""
         self.surface = ChatCommandContext(flags(sim))
-        self.controller = ChatController(self.surface, self._write, can_copy=can_copy)
+        self.controller = ChatController(self.surface, self._write, write_raw=self._write if can_copy else None)
         # The end of a turn is reported by its events; nobody listens here.
         self.controller._is_heard.set()
 
@@ -304,8 +304,10 @@ def test_pager_and_shell_are_the_users() -> None:
 @pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
 def test_the_prompt_of_less_shows_how_to_close_it_unless_the_user_has_one() -> None:
     assert any(option.startswith("-P") and "q closes" in option for option in pager({}) or [])
-    # A line of the text may name a command, and `/` searches in less.
-    assert any("/ searches; q closes, then type a command" in option for option in pager({}) or [])
+    # A line of the text may name a command, and `/` searches in less. It fits a row of sixty columns, also at the end.
+    (prompt,) = (option for option in pager({}) or [] if option.startswith("-P"))
+    assert "/ searches, q closes; then type" in prompt
+    assert len(prompt.removeprefix("-Ps").replace("?e", "").replace(".", "").replace("\\", "")) < 60
     assert pager({"LESS": "-Pmine -i"}) == ["less", "-X", "-R"]
     assert pager({"PAGER": "less -Pmine"}) == ["less", "-Pmine", "-X", "-R"]
 

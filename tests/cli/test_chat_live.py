@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+import re
 import threading
 import time
 from dataclasses import replace
@@ -250,6 +251,7 @@ _NO_HANDLERS = PromptHandlers(
     on_line=lambda line: None,
     on_interrupt=lambda: None,
     on_leave=lambda: None,
+    on_not_left=lambda: None,
     above=lambda width, rows: "",
     below=lambda width: "",
     mark=lambda: "› ",
@@ -687,3 +689,28 @@ def test_escape_stops_a_turn_well_within_a_second_of_waiting(tmp_path: Path) -> 
         chat.see("/help lists")
         app = chat.chat._box.app
         assert app.ttimeoutlen + (app.timeoutlen or 0) <= 0.6
+
+
+@pytest.mark.usefixtures("_home")
+def test_ctrl_d_behind_a_typed_line_says_what_it_needs(tmp_path: Path) -> None:
+    with Simulator(script=["One."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("half a line\x04")
+        chat.see("Ctrl-D leaves from an empty line; Ctrl-C empties it")
+        assert chat.line == "half a line"
+
+
+@pytest.mark.usefixtures("_home")
+def test_lines_of_commands_are_wrapped_between_words(tmp_path: Path) -> None:
+    with Simulator(script=["One.", "Two."]) as sim, chatting(tmp_path / "home", flags(sim), columns=60) as chat:
+        chat.see("/help lists")
+        chat.type("!seq -s ' ' 10000 10030\r")
+        chat.see("10030", "the model reads")
+        chat.type("hello\r")
+        chat.see("One.")
+        chat.type("/retry\r")
+        chat.see("goes back.", "Two.")
+        rows = [row.strip() for row in re.split(r"[\r\n]+", re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", chat.shown))]
+        printed = [row for row in rows if re.match(r"100\d\d |Asking again", row)]
+        assert len(printed) >= 4
+        assert max(map(len, printed)) <= 60

@@ -25,6 +25,7 @@ def drawn_then_resized(columns: int, *texts: str) -> str:
         on_line=lambda line: None,
         on_interrupt=lambda: None,
         on_leave=lambda: None,
+        on_not_left=lambda: None,
         above=lambda width, rows: above[0],
         below=lambda width: " status",
         mark=lambda: "› ",

@@ -101,7 +101,8 @@ def test_a_long_error_is_wrapped_between_words_in_a_terminal(
 ) -> None:
     lines = perdure_in_terminal(tmp_path, *arguments, typed="", prompt="never").out.rstrip().split("\n")
     assert len(lines) > 1
-    assert all(len(line) <= 80 for line in lines)
+    # The home folder of a test is wider than a row, and stays whole.
+    assert all(len(line) <= 80 or len(line.split()) == 1 for line in lines)
     assert last_words in " ".join(lines[-2:])
     assert perdure_process(tmp_path, *arguments).err.rstrip().split("\n")[-1].endswith(last_words), "in a pipe as it is"
 

@@ -113,7 +113,7 @@ def chatting(
             person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions)
             plain = {**flags, "display.color": "never"}
             surface = ChatCommandContext(plain, session_id=session_id, person=person, offers_models=True)
-            return ChatController(surface, chat.write)
+            return ChatController(surface, chat.write_lines)
 
         live = ChatApp(
             open_desk,

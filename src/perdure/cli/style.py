@@ -223,6 +223,12 @@ def _columns(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+def shorten_row(text: str, width: int) -> str:
+    """Return a text in one row, without line breaks, and with "…" where its end is left out."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: max(0, width - 1)]}…"
+
+
 def fit_parts(line: str, width: int, *, essential: int) -> str:
     """Fit a line of parts between “·”, most important first, into a row: parts at its end are left out.
 

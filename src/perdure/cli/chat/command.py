@@ -123,7 +123,7 @@ def _live(flags: dict[str, str], session_id: str | None, *, is_continued: bool) 
         surface = ChatCommandContext(
             flags, session_id=resumed.session_id, person=person, offers_models=True, notes=resumed.notes
         )
-        return ChatController(surface, chat.write, is_first_run=is_first_run, can_copy=True)
+        return ChatController(surface, chat.write_lines, is_first_run=is_first_run, write_raw=chat.write)
 
     # What is loaded by then stays. A full collection that goes through it takes 50 ms, in which no key would be drawn.
     return ChatApp(open_desk, home=home, is_color=wants_color("auto"), on_ready=gc.freeze).run()

@@ -221,13 +221,19 @@ class ChatController:
     """Processes the lines of a chat: its command context, its commands, and the texts around them."""
 
     def __init__(
-        self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False, can_copy: bool = False
+        self,
+        surface: ChatCommandContext,
+        write: Write,
+        *,
+        is_first_run: bool = False,
+        write_raw: Write | None = None,
     ) -> None:
+        """Create a controller that writes whole lines with `write`; `write_raw` passes escapes to the terminal."""
         self.surface = surface
         own = [
             handoff_command(surface),
             mode_command(surface),
-            *chat_commands(write if can_copy else None),
+            *chat_commands(write_raw),
             *surface.custom_commands,
         ]
         self.commands = all_commands(own, keys=KEYS_HELP)

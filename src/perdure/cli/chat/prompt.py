@@ -74,6 +74,7 @@ class PromptHandlers:
     on_line: Callable[[Line], None]
     on_interrupt: Callable[[], None]
     on_leave: Callable[[], None]
+    on_not_left: Callable[[], None]  # Ctrl-D behind a line
     above: Callable[[int, int], str]  # for a width and at most so many rows
     below: Callable[[int], str]
     mark: Callable[[], str]
@@ -312,6 +313,8 @@ class PromptBox:
         is_empty = Condition(lambda: not self.buffer.text)
         is_leavable = is_empty | Condition(lambda: self._menu.is_unfiltered)
         keys.add("c-d", filter=is_leavable)(lambda event: self._handlers.on_leave())
+        is_behind_line = Condition(lambda: self.buffer.document.is_cursor_at_the_end) & ~is_leavable
+        keys.add("c-d", filter=is_behind_line)(lambda event: self._handlers.on_not_left())
         keys.add("<bracketed-paste>")(self._on_paste)
         is_behind_mark = Condition(lambda: bool(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
         self._add_cluster_keys(keys)

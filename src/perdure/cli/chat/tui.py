@@ -26,7 +26,7 @@ from perdure.cli.chat.input import EventInbox, as_command
 from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows, refusal
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions, typing_notice
-from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, wrap_lines
+from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, shorten_row, wrap_lines
 from perdure.core.concurrency import DaemonThreads
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ _LEAVE_WITHIN_S = 2.0
 _TWICE_WITHIN_S = 1.0
 _LEAVE_HINT = "Ctrl-C again leaves; the conversation is kept"
 _CLEARED_HINT = "the line was not sent; Up brings it back"
+_TYPED_HINT = "Ctrl-D leaves from an empty line; Ctrl-C empties it"
 _STOPPING_HINT = "stopping … (Ctrl-C again leaves; the conversation is kept)"
 _TICK_S = 0.2
 _PROCESS_CHARS = 40
@@ -103,7 +104,8 @@ class ChatApp:
             PromptHandlers(
                 self._on_line,
                 self._on_interrupt,
-                self._leave,
+                lambda: self._box.leave(),
+                lambda: self._flash(_TYPED_HINT),
                 self._above,
                 self._below,
                 self._mark,
@@ -196,7 +198,7 @@ class ChatApp:
 
     def _on_signal(self, number: int) -> None:
         self._signal = number
-        self._leave()
+        self._box.leave()
 
     def _say(self, text: str) -> None:
         """Print closing lines if the terminal still exists."""
@@ -220,14 +222,14 @@ class ChatApp:
         running = {p.id for p in self._processes}
         for process in everything:
             if process.id in running and not process.is_running:
-                name = _short(safe(process.command), _PROCESS_CHARS)
+                name = shorten_row(safe(process.command), _PROCESS_CHARS)
                 line = f"· {process.id} ({name}) {process.status} after {process.seconds:.0f} s"
                 self._box.write(self._page([line]))
         self._processes = [p for p in everything if p.is_running]
 
     def _process_rows(self, width: int) -> list[str]:
-        rows = [f"◌ {p.id} {_short(safe(p.command), width)} … {p.seconds:.0f} s" for p in self._processes]
-        return [self.ink.dim(_short(row, width)) for row in rows]
+        rows = [f"◌ {p.id} {shorten_row(safe(p.command), width)} … {p.seconds:.0f} s" for p in self._processes]
+        return [self.ink.dim(shorten_row(row, width)) for row in rows]
 
     # -- the prompt's thread -----------------------------------------------------------------------------------------
 
@@ -276,13 +278,12 @@ class ChatApp:
         """Stop what is going on and keep the line; with nothing going on, empty the line; twice in a row, leave."""
         if self._box.has_line and not self._is_working:
             self._leave_until_s = float("-inf")
-            self._hint = _CLEARED_HINT
-            self._box.later(_LEAVE_WITHIN_S, self._forget_hint)
+            self._flash(_CLEARED_HINT)
             self._box.clear()
             return
         now_s = self._clock_s()
         if now_s < self._leave_until_s:
-            self._leave()
+            self._box.leave()
             return
         self._leave_until_s = now_s + _LEAVE_WITHIN_S
         if self._panel is not None:
@@ -291,7 +292,7 @@ class ChatApp:
             self._interrupt()
             self._hint = _STOPPING_HINT
         else:
-            self._show_leave_hint()
+            self._flash(_LEAVE_HINT, self._leave_until_s - self._clock_s())
         self._box.redraw()
 
     def _reply(self, answer: str) -> None:
@@ -324,14 +325,15 @@ class ChatApp:
             self._status = self._desk.status()
             self._box.redraw()
 
-    def _show_leave_hint(self) -> None:
-        """Announce that Ctrl-C leaves, for as long as it does."""
-        self._hint = _LEAVE_HINT
-        self._box.later(self._leave_until_s - self._clock_s(), self._forget_hint)
+    def _flash(self, hint: str, seconds: float = _LEAVE_WITHIN_S) -> None:
+        """Show a hint for a while."""
+        self._hint = hint
+        self._box.later(seconds, partial(self._forget_hint, hint))
+        self._box.redraw()
 
-    def _forget_hint(self) -> None:
-        """Take the hint down once it is no longer true."""
-        if self._hint in (_LEAVE_HINT, _CLEARED_HINT) and self._clock_s() >= self._leave_until_s:
+    def _forget_hint(self, hint: str) -> None:
+        """Take a hint down, that on leaving once it is no longer true."""
+        if self._hint == hint and (hint != _LEAVE_HINT or self._clock_s() >= self._leave_until_s):
             self._hint = ""
             self._box.redraw()
 
@@ -395,9 +397,6 @@ class ChatApp:
         what = "The line that waited was" if len(recalled) == 1 else f"The {len(recalled)} lines that waited were"
         self._box.write(self.ink.dim(f"· {what} not sent: back in the input") + "\n")
 
-    def _leave(self) -> None:
-        self._box.leave()
-
     def _echo(self, text: str) -> None:
         rows = "\n  ".join(wrap_lines(safe(text).split("\n"), self._box.width - 2))
         self._box.write(f"{self.ink.bold('›')} {rows}\n")
@@ -418,14 +417,14 @@ class ChatApp:
     def _above(self, width: int, rows: int) -> str:
         question_lines = self._panel.lines(width, rows, self.ink) if self._panel is not None else []
         processes = self._process_rows(width)
-        waiting = [self.ink.dim(f"  then: {_short(line.text, width)}") for line in self._waiting]
+        waiting = [self.ink.dim(f"  then: {shorten_row(line.text, width)}") for line in self._waiting]
         lines = [*processes, *waiting][: max(0, rows - len(question_lines))] + question_lines
         live = self._transcript.live(width=width, rows=rows - len(lines)) if self._transcript is not None else ""
         return "\n".join([live, *lines] if live else lines)
 
     def _below(self, width: int) -> str:
         if self._hint or self._desk is None:
-            return f" {_short(safe(self._hint or self._starting()), width - 1)}"
+            return f" {shorten_row(safe(self._hint or self._starting()), width - 1)}"
         return f" {fit_parts(safe(self._status), width - 1, essential=_STATUS_PARTS)}"
 
     def _starting(self) -> str:
@@ -474,6 +473,11 @@ class ChatApp:
     def write(self, text: str) -> None:
         """Lines for the person, from any thread."""
         self._inbox.put(lambda: self._box.write(text))
+
+    def write_lines(self, text: str) -> None:
+        """Write whole lines, wrapped between words, from any thread."""
+        if text:
+            self.write(self._page(text.removesuffix("\n").split("\n"), is_document=True))
 
     def hear(self, event: Event) -> None:
         """Handle an event of the agent, in its thread; what must be looked up for the status is looked up there."""
@@ -549,7 +553,7 @@ class ChatApp:
         if was_stopped:
             self._leave_until_s -= _LEAVE_WITHIN_S - _TWICE_WITHIN_S
             if self._clock_s() < self._leave_until_s and not self._box.has_line:
-                self._show_leave_hint()
+                self._flash(_LEAVE_HINT, self._leave_until_s - self._clock_s())
         self._box.redraw()
 
     def _view(self, text: str) -> bool:
@@ -586,15 +590,10 @@ class ChatApp:
         if answer.is_resumed and self._transcript is not None:
             self.write(self._replay_turns(self._desk, self._transcript))
         if answer.is_leaving:
-            self._inbox.put(self._leave)
+            self._inbox.put(self._box.leave)
         else:
             self._refresh(self._desk)
 
     def _refresh(self, desk: ChatController) -> None:
         self._status = desk.measured_status()
         self._inbox.put(self._box.redraw)
-
-
-def _short(text: str, width: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= width else f"{line[: max(0, width - 1)]}…"

@@ -51,6 +51,13 @@ with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(Sys
 assert "Commands:" in shown.getvalue()
 """
 
+APPROVALS = """
+import contextlib, io
+from perdure.cli.main import cli
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    cli(["approvals", "list"], prog_name="perdure")
+"""
+
 
 def imported_by(code: str, home: Path) -> set[str]:
     report = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
@@ -99,6 +106,12 @@ def test_help_imports_no_command_but_the_options_of_chat(tmp_path: Path) -> None
     loaded = {name for name in imported_by(HELP, tmp_path) if name.startswith("perdure.")}
     terminal = {"", ".main", ".lazy", ".help", ".output", ".style", ".chat", ".chat.command"}
     assert {name for name in loaded if name.split(".")[1] != "core"} == {f"perdure.cli{name}" for name in terminal}
+
+
+def test_what_only_reads_the_store_loads_no_agent(tmp_path: Path) -> None:
+    loaded = imported_by(APPROVALS, tmp_path)
+    assert "perdure.store.store" in loaded
+    assert not {name for name in loaded if name.startswith(("perdure.agent", "perdure.app", "perdure.tools.approval"))}
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import subprocess
 import sys
-import re
 import threading
 import time
 from dataclasses import replace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shlex
 import shutil
 import tempfile
@@ -94,6 +93,8 @@ def installation_key(home: Path) -> bytes:
     path = home / KEY_FILE
     try:
         if not path.exists():
+            import secrets  # slow to import, and rarely needed
+
             make_home(home)
             # Complete before it bears its name: another process may be about to do the same.
             with tempfile.NamedTemporaryFile("w", dir=home, prefix=KEY_FILE, delete=False) as file:

@@ -22,10 +22,11 @@ Kind = Literal["path", "number", "id", "url", "quote", "request"]
 MARK = "[unverified]"
 
 # Straight quotes are paired from the left, short ones too: else the text between two quotations would pass for one.
-# A quotation within one is escaped and begins none, so that each mark is looked at once.
+# A quotation within one is escaped and begins none, so that each mark is looked at once; others that never end are
+# looked for no further than a quotation goes.
 _QUOTED = re.compile(
-    r"“([^”]{12,})”|(?<!\\)\"((?:[^\"\\\n]|\\[^\n])*)\"|\\\"([^\"\n]{12,})\\\""
-    r"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»"
+    r"“([^”]{12,3000}+)”|(?<!\\)\"((?:[^\"\\\n]|\\[^\n])*)\"|\\\"([^\"\n]{12,})\\\""
+    r"|「([^」]{4,3000}+)」|『([^』]{4,3000}+)』|«([^»]{12,3000}+)»"
 )
 _SHORTEST_QUOTE = 12
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
@@ -118,7 +119,7 @@ _WORDS_PER_PASSAGE = 6
 # The same where the passages are the points of a plan.
 _WORDS_PER_POINT = 3
 _LEAST_WORDS = 2
-_CLAUSES = re.compile(r"[.;:,!?()。；，、]+(?:\s|$)|\s[(–—-]|\s(?:and|und|et|y|then|also)\s")
+_CLAUSES = re.compile(r"(?<![.;:,!?()。；，、])[.;:,!?()。；，、]++(?:\s|$)|\s[(–—-]|\s(?:and|und|et|y|then|also)\s")
 _LEAST_CLAUSE = 3
 _FUNCTION_WORDS = frozenset(
     re.findall(

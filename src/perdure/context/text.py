@@ -70,7 +70,7 @@ def _is_abbreviation(text: str, at: int) -> bool:
 
 
 # Line number of a file viewer and its separator; begins with a literal character, for speed.
-_NUMBERED = re.compile(r"\n\s*\d+(?:→|\t|:(?=\s)|\|)")
+_NUMBERED = re.compile(r"\n\s{0,200}\d++(?:→|\t|:(?=\s)|\|)")
 
 
 def tidy(piece: str) -> str:
@@ -124,7 +124,7 @@ _DATA_LINES = 16
 _CODE_CHARS = 160
 _LONGEST_LEAD = 160
 _SAMPLE_CHARS = 4_000
-_CODE_MARKS = re.compile(r"[{};=<>]|\b\d+→|^\s*(?:def|func|class|import|return|if|for)\b", re.MULTILINE)
+_CODE_MARKS = re.compile(r"[{};=<>]|\b\d+→|^[^\S\n]*(?:def|func|class|import|return|if|for)\b", re.MULTILINE)
 _MOST_CODE_MARKS = 0.015
 # Longer texts are read from both ends.
 _MOST_CHARS = 60_000
@@ -160,7 +160,7 @@ class Passage:
 _FENCES = ("```", "~~~")
 _RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$")
 _TABLE_RULE = re.compile(r"^[\s|:+-]+$")
-_HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
+_HEADING = re.compile(r"^\s{0,3}(#{1,6})\s++(.*?)(?:(?<!\s)\s++)?+(?:(?<!#)#++)?+$")
 _BOLD_HEADING = re.compile(r"^\*\*([^*:.]{2,60}?):?\*\*:?$")
 _ITEM = re.compile(r"^(\s*)(?:[-*•+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _BOLD = re.compile(r"\*\*(\S(?:[^*\n]*?\S)?)\*\*")

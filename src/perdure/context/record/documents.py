@@ -38,12 +38,12 @@ _CODE_KINDS: tuple[CallKind, ...] = ("edit", "test", "build", "git")
 _LEAST_PASSAGE_WORTH = 0.15
 _COMMENT = re.compile(r"<!--(?:(?!-->)[\s\S]){0,4000}-->")
 _IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,4000}\)")
-_CONTENTS = re.compile(r"^\s*(?:[-*+]|\d{1,3}\.)\s+\[[^\[\]\n]{0,200}\]\(#[^)\n]{0,300}\)\s*$", re.MULTILINE)
+_CONTENTS = re.compile(r"^\s{0,200}(?:[-*+]|\d{1,3}\.)\s+\[[^\[\]\n]{0,200}\]\(#[^)\n]{0,300}\)\s*$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]]{0,1200})\]\((?:[^()\n]|\([^()\n]*\)){0,2000}\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,600}>")
 _FRONT = re.compile(r"\s*---\n((?:(?!---)[^\n]*\n){1,40})---\n")
 _FRONT_FIELD = re.compile(r"^(name|title|description|date|version):\s*(.+)$", re.MULTILINE)
-_BREAK = re.compile(r"\s*\\{1,2}\s*(?=\n|$)")
+_BREAK = re.compile(r"(?:(?<!\s)\s+)?+\\{1,2}\s*(?=\n|$)")
 _ESCAPED = re.compile(r"\\([#*_\[\]()!.-])")
 _STRUCTURE = re.compile(r"\s*(?:#|\||>|[-*•+]\s|\d{1,3}[.)]\s|```|~~~)")
 _ITEM_MARK = re.compile(r"^\s*(?:[-*•+]|\d{1,3}[.)]|\|)\s+")
@@ -141,7 +141,7 @@ def _split_front(text: str) -> tuple[str, str]:
 
 # Marks the label of a link until the lines that are nothing else are left out.
 _OPEN, _CLOSE = "\x02", "\x03"
-_LABEL = re.compile(f"{_OPEN}([^{_CLOSE}]*){_CLOSE}")
+_LABEL = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 
 
 def _label(match: re.Match[str]) -> str:

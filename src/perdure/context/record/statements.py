@@ -67,8 +67,8 @@ _SPEAKERS: Mapping[str, Speaker] = {label: speaker for speaker, label in LABELS.
 _LINE = re.compile(r"^(?:(USER|ASSISTANT|REPORT|NOTE)(?: \(([^\n]{0,200}?)\))?(?: \[\d+\])?: |→ )", re.MULTILINE)
 
 _ELEMENT = re.compile(r"<([a-z][\w-]{1,40})>")
-_COMMAND = re.compile(r"<command-name>\s*(/?[^<\n]{1,80}?)\s*</command-name>")
-_COMMAND_ARGUMENTS = re.compile(r"<command-args>\s*([^<]{1,4000}?)\s*</command-args>")
+_COMMAND = re.compile(r"<command-name>\s*+(/?[^<\n]{1,80}?)(?:(?<!\s)\s++)?+</command-name>")
+_COMMAND_ARGUMENTS = re.compile(r"<command-args>\s*+([^<]{1,4000}?)(?:(?<!\s)\s++)?+</command-args>")
 # Elements whose content is of no use to a reader.
 _NOISE = frozenset(
     ("local-command-caveat", "system-reminder", "command-message", "command-name", "command-args", "task-id", "status")

@@ -28,9 +28,9 @@ from perdure.core.messages import TURN_ENDED, Entry
 
 _LONGEST_CHARS = 240
 _OPENING = (
-    r"^\W*(?:(?:ok(?:ay)?|no|wait|hm+|sorry|please|ah|oh|actually|hey|well|also|and|so|yeah|on second thoughts?|btw"
-    r"|by the way|for now|right|alright|hi|doch|bitte|ach|(?:please )?stop(?: it| that| here)?|never ?mind|scratch that"
-    r"|(?:forget|cancel|drop|leave|skip|scrap|ditch|abandon) (?:it|that|this)|stopp?|halt|nein|warte)[,.;:! –—-]+)*"
+    r"^\W*+(?:(?:ok(?:ay)?|no|wait|hm+|sorry|please|ah|oh|actually|hey|well|also|and|so|yeah|on second thoughts?|btw"
+    r"|by the way|for now|right|alright|hi|doch|bitte|ach|stop(?: it| that| here)?|never ?mind|scratch that"
+    r"|(?:forget|cancel|drop|leave|skip|scrap|ditch|abandon) (?:it|that|this)|stopp|halt|nein|warte)[,.;:! –—-]+)*"
 )
 # Words that can only take something back.
 _TAKES_BACK = (

@@ -44,7 +44,7 @@ _RUST = re.compile(r"^(error(?:\[\w+\])?: (?!test failed, to rerun).+)$")
 _RUST_LOCATION = re.compile(r"^\s*--> (\S+:\d+):\d+")
 _RUFF_HEAD = re.compile(r"^([A-Z]{1,5}\d{3,4}) (?:\[\*\] )?(\S.*)$")
 _ESLINT_FILE = re.compile(r"^(?:/|\w:|\.{0,2}/)?[\w./@-]+\.\w{1,5}$")
-_ESLINT = re.compile(r"^\s+(\d+):\d+\s+error\s+(.+?)(?:\s{2,}(\S+))?$")
+_ESLINT = re.compile(r"^\s+(\d+):\d+\s+error\s++(.+?)(?:(?<!\s)\s{2,}+(\S++))?$")
 _PLAIN = re.compile(
     rf"^{_PREFIX}\s*(FAILED: .+|ninja: (?:error|build stopped).+|make(?:\[\d+\])?: \*\*\* .+|"
     r".*undefined reference to .+|ld: .+|collect2: error.+|CMake Error.+|npm (?:ERR!|error) .+|"

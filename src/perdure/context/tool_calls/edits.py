@@ -38,7 +38,7 @@ _DEFINITION = re.compile(
     r"""^\s*(?:
         (?:export\s+|default\s+|pub(?:\([^)]*\))?\s+|public\s+|private\s+|protected\s+|static\s+|final\s+|abstract\s+|async\s+|override\s+|virtual\s+|inline\s+|unsafe\s+|extern\s+)*
         (?:func|def|fn|function|class|struct|interface|enum|trait|impl|type|module|namespace|const|let|var|val|object|record|macro_rules!|protocol|extension)\b(?!['’])
-      | (?:public|private|protected|static|internal)\s+[\w<>\[\],?\s]+\s+\w+\s*[({=]
+      | (?:public|private|protected|static|internal)\s[\w<>\[\],?\s]+\s\w++\s*+[({=]
       | @\w+ | \#\s*define\b | [A-Z][A-Z0-9_]{2,}\s*(?::[^=]+)?=
       | (?:CREATE|ALTER|DROP|INSERT|UPDATE)\s
     )

@@ -44,7 +44,7 @@ _CLEAN = re.compile(r"nothing to commit, working tree clean|nothing to commit|no
 _SWITCHED = re.compile(r"^(?:Switched to (?:and reset |a new )?branch|Already on|Reset branch|branch) '([^']+)'", re.M)
 _HEAD_AT = re.compile(rf"^HEAD is now at ({_HASH}) ?(.*)$", re.M)
 _PUSHED = re.compile(
-    r"^\s*(?:[*+=\- ]\s+)?(\[new (?:branch|tag)\]|\[deleted\]|[0-9a-f]{7,40}\.{2,3}[0-9a-f]{7,40})\s+(\S+) +-> +(\S+)",
+    r"^\s*+(?:[*+=-]\s+)?(\[new (?:branch|tag)\]|\[deleted\]|[0-9a-f]{7,40}\.{2,3}[0-9a-f]{7,40})\s+(\S+) +-> +(\S+)",
     re.M,
 )
 _REJECTED = re.compile(r"^\s*!\s+\[(?:remote )?rejected\]\s+(\S+) +-> +(\S+)(?: \((.*)\))?", re.M)

@@ -290,7 +290,8 @@ def _scalar(value: object, limit: int) -> str:
 _DATA_CHARS = 1_900
 # A document that is cut off is read up to here.
 _CUT_CHARS = 120_000
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
+# A string that is cut off goes to the end of the document.
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 _NEXT_ITEM = re.compile(r"\}\s*,\s*\{")
 # Items tried as the first behind the gap in a list; each is parsed up to its first fault.
 _TRIED_ITEMS = 40

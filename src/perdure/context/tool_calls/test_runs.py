@@ -28,8 +28,9 @@ _MESSAGE_CHARS = 200
 _DETAILED_FAILURES = 6
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected|todo|pending)\b")
 
-_PYTEST_TOTAL = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.:hms]+.*$", re.M)
-_PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py\S*(?:\[[^\]]*\])?)(?: - (.*))?$", re.M)
+# A word has no digit: a table of numbers could be split into counts in countless ways.
+_PYTEST_TOTAL = re.compile(r"^=* ?((?:\d+ [^\W\d]+(?:, )?)+|no tests ran) in [\d.:hms]+.*$", re.M)
+_PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py\S*(?:\[[^\]\n]*\])?)(?: - (.*))?$", re.M)
 _PYTEST_VERBOSE = re.compile(r"^(\S+\.py::\S+(?: \S+\])?) (?:FAILED|ERROR)\b", re.M)
 _PYTEST_STOP = re.compile(r"^!{3,} (?:_pytest\.outcomes\.)?(.{3,120}?) !{3,}$", re.M)
 _PYTEST_HEAD = re.compile(r"^_{3,} (?:ERROR (?:at \w+ of|collecting) )?(\S.*?) _{3,}$")
@@ -55,12 +56,12 @@ _JS_TOTAL = re.compile(r"^\s*Tests:?\s+((?:\d+ \w+(?:, | \| )?)+)", re.M)
 _JS_FAIL = re.compile(
     r"^\s*(?:● (?!Console)(\S.*)|(?:FAIL|❯(?!.*:\d+:\d+$)|×|✗|✕|✖)\s+(\S.*? > .*|\S+\.(?:test|spec)\.\w+.*))$"
 )
-JS_LOCATION = re.compile(r"(?:at .*?\(?|❯ )([\w./@-]+\.[cm]?[jt]sx?:\d+):\d+\)?")
+JS_LOCATION = re.compile(r"(?:at .*?\(?|❯ )(?<![\w./@-])([\w./@-]+\.[cm]?[jt]sx?:\d+):\d+\)?")
 _JS_ERROR = re.compile(
     r"^\s*(?:[\w.]*Error\b.*|Expected:? .*|Received:? .*|expect\(.*|- Expected.*|thrown: .*|[-+] {3,}\S.*)$"
 )
 _PLAYWRIGHT_TOTAL = re.compile(r"^\s*(\d+) (passed|failed|flaky|skipped)\b", re.M)
-_PLAYWRIGHT_FAIL = re.compile(r"^\s*\d+\) (?:\[[^\]]+\] › )?(\S+:\d+):\d+ › (.*?)[ ─]*$", re.M)
+_PLAYWRIGHT_FAIL = re.compile(r"^\s*\d+\) (?:\[[^\]\n]+\] › )?(\S+:\d+):\d+ › (.*?)[ ─]*$", re.M)
 _PLAYWRIGHT_ERROR = re.compile(r"^\s*(Error: .*|Expected.*|Received.*|\w*Error: .*)$", re.M)
 _MOCHA_TOTAL = re.compile(r"^\s*(\d+) (passing|failing|pending)\b", re.M)
 _MOCHA_FAIL = re.compile(r"^\s{2}(\d+)\) (\S.*)$")
@@ -84,15 +85,15 @@ _RSPEC_TOTAL = re.compile(r"^(\d+) examples?, (\d+) failures?", re.M)
 _RSPEC_FAIL = re.compile(r"^rspec (\S+:\d+) # (.*)$", re.M)
 _RSPEC_ERROR = re.compile(r"^\s+(?:Failure/Error: (.*)|(expected.*|got:? .*))$", re.M)
 _JUNIT_TOTAL = re.compile(r"Tests run: (\d+), Failures: (\d+), Errors: (\d+)")
-_JUNIT_FAIL = re.compile(r"^\[ERROR\]\s+((\w+)[\w.$]*\.\w+):(\d+)(?:->\S+)? ?(.*)$", re.M)
+_JUNIT_FAIL = re.compile(r"^\[ERROR\]\s+((\w++)[\w.$]*\.\w++):(\d+)(?:->\S+)? ?(.*)$", re.M)
 _JUNIT_NAME = re.compile(r"^\[ERROR\]\s+(?!Tests run)(\S+) .*<<< (?:FAILURE|ERROR)!", re.M)
 _DOTNET_TOTAL = re.compile(r"Failed:\s+(\d+), Passed:\s+(\d+)")
 _DOTNET_FAIL = re.compile(
-    r"^[ \t]*Failed (\S+\.\S+).*\n[ \t]*Error Message:\n([\s\S]{1,600}?)\n[ \t]*Stack Trace:\n"
+    r"^[ \t]*Failed (?=\S+\.\S)(\S++).*+\n[ \t]*Error Message:\n([\s\S]{1,600}?)\n[ \t]*Stack Trace:\n"
     r"(?:.*\n){0,8}?.* in (\S+):line (\d+)",
     re.M,
 )
-_PHPUNIT_FAIL = re.compile(r"^\d+\) (\S+::\S+).*\n((?:(?!/).*\n){1,12}?)(/\S+:\d+)$", re.M)
+_PHPUNIT_FAIL = re.compile(r"^\d+\) (?=\S+::\S)(\S++).*+\n((?:(?!/).*\n){1,12}?)(/\S+:\d+)$", re.M)
 _GRADLE_FAIL = re.compile(
     r"^(\S+ > .+) FAILED$(?:\n\s+(\S.*))?(?:\n\s+at (?!.*\b(?:org\.junit|java\.base)).*\((\w+\.\w+:\d+)\))?", re.M
 )

@@ -15,7 +15,7 @@ _MOST_CHARS = 100_000
 # A call that is written as text: else a command was merely repeated within a longer one.
 _WRITTEN_CALL = re.compile(r"\barguments\\*[\"']\s*:")
 # Quotes, blanks, and what a text that is quoted in another one has before its line breaks.
-_MARKS = re.compile(r"\\+[nrt]|\W")
+_MARKS = re.compile(r"(?<!\\)\\++[nrt]|\W")
 
 
 def is_wrapped_in(call: ToolCall, outer: ToolCall) -> bool:

@@ -76,7 +76,8 @@ _PUBLIC = re.compile(
 )
 # Marks of a post.
 _POSTED = re.compile(
-    r"^\s*[-*] \[[ x]\] |(?:^|\s)#[a-z]\w{3,}\s*$|^RT @|\b[\d.]+k? (?:likes|retweets|upvotes|shares)\b", re.I | re.M
+    r"^[^\S\n]*[-*] \[[ x]\] |(?:^|\s)#[a-z]\w{3,}\s*$|^RT @|\b[\d.]{1,20}k? (?:likes|retweets|upvotes|shares)\b",
+    re.I | re.M,
 )
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 # A heading of steps that people take, not of rules.

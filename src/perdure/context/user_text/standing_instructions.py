@@ -351,10 +351,11 @@ _WORK = (
     r"|release|publish"
     r"|submit|close|reopen|answer|reply|let's|now|next|then|first|step \d+|part \d+|also)"
 )
+# So many words before the order: "then" may belong to either group, and be an order itself.
 _STEP_OF_WORK = (
-    rf"^(?:(?:good|great|nice|fine|alright|perfect|yes|no|well|cool|right)[,.!]? +)?{_PLEASE[1:]}"
+    rf"^(?:(?:good|great|nice|fine|alright|perfect|yes|no|well|cool|right)[,.!]? +)?{_PLEASE[1:-1]}{{0,8}}"
     rf"(?:now |then |next |first |can you |could you |would you |I want you to |I need you to "
-    rf"|let's )*{_WORK}\b[^.]{{0,40}}"
+    rf"|let's ){{0,4}}{_WORK}\b[^.]{{0,40}}"
 )
 _NAMES = (
     r"\b(?:the|this|that|these|those|a|an|it|them|me|again|now|module|step|part|file|line|test)\b|\d"

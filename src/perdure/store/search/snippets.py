@@ -25,7 +25,9 @@ _ASKS_SHARE = -0.3
 _COMPARED = 12
 _COMPARED_CHARS = 4_000
 # The end of a line, or of a sentence: a mark followed by a space and no lower-case letter.
-_BREAK = re.compile(r"\s*\n\s*|(?<=[.!?…])(?<!\b\w\.)[\"'”’»)\]*_`]*\s+(?=[^\sa-z])|(?<=[。！？])(?![。！？…」』）])")
+_BREAK = re.compile(
+    r"(?:(?<!\s)[^\S\n]+)?+\n\s*|(?<=[.!?…])(?<!\b\w\.)[\"'”’»)\]*_`]*\s+(?=[^\sa-z])|(?<=[。！？])(?![。！？…」』）])"
+)
 _SPACE = re.compile(r"\s+")
 # Lines without content: rules of tables and headings, fences, marks below an error.
 _BLANK_LINE = re.compile(r"[\s|:=~^*_#`+-]*")

@@ -146,7 +146,8 @@ def _needle(fact: str) -> str:
 
 # A quoted request: lines prefixed with ">", or a long enough text between quotation marks.
 _QUOTES = re.compile(
-    r"(?m)(?P<block>^>.*(?:\n>.*)*)|“([^”\n]{12,})”|\"([^\"\n]{12,})\"|「([^」\n]{4,})」|『([^』\n]{4,})』|«([^»\n]{12,})»"
+    r"(?m)(?P<block>^>.*(?:\n>.*)*)|“([^”\n]{12,3000}+)”|\"([^\"\n]{12,})\""
+    r"|「([^」\n]{4,3000}+)」|『([^』\n]{4,3000}+)』|«([^»\n]{12,3000}+)»"
 )
 _LEFT_OUT = re.compile(r"…|\.\.\.|\[[^\]]*\]")
 _EDGES = " .,;:!?。、"

@@ -115,7 +115,7 @@ def test_a_prompt_that_cannot_be_made_to_fit_ends_in_advice_and_an_intact_histor
         result = b.agent.run_conversation("x " * 40_000)
         assert result.outcome == "failed"
         assert result.error is not None
-        assert "/new" in result.error
+        assert "take it back with /undo" in result.error
         assert len(b.sim.requests) <= 4
         assert result.messages[0]["content"] == "x " * 40_000
         assert b.agent.chat("then just say hello") == "hello"

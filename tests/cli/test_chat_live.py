@@ -457,7 +457,7 @@ def test_the_mode_is_shown_cycled_by_a_key_and_chosen_by_name(tmp_path: Path) ->
         (refusal,) = [m["content"] for m in sim.requests[-1].body["messages"] if m["role"] == "tool"]
         assert "write_file was not run: plan mode is on" in refusal
         chat.type("/mode all\r")
-        chat.see("all mode: never asks\n")
+        chat.see("all mode: never asks, not even before what is dangerous\n")
         chat.type("\x1b[Z/mode\r")
         chat.see("→ plan   changes nothing", "  all    never asks")
         chat.type("/mode everything\r")

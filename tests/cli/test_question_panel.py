@@ -38,6 +38,12 @@ def test_what_always_has_stored_stays_on_the_screen(answer: str, is_shown: bool)
     assert (standing in shown) == is_shown
 
 
+def test_a_refused_diff_stays_on_the_screen_indented_as_finished_ones_are() -> None:
+    question = PendingQuestion("May this run?  patch(a.py)\n- one\n+ two", APPROVAL_HINT, has_diff=True)
+    question.reply("no")
+    assert list(lasting_rows(question, 60, PLAIN))[1:3] == ["  - one", "  + two"]
+
+
 def _words(lines: list[str]) -> str:
     return "".join("".join(lines).split())
 

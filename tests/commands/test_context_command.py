@@ -90,6 +90,7 @@ def test_the_state_of_the_task_is_shown_from_the_log(tmp_path: Path) -> None:
             session.id, [user("Port the lexer to C."), assistant("Done."), user("Never push. Now the parser.")]
         )
         shown = CONTEXT.run(FakeSurface(b, session.id), "").text
+    assert "The parts are estimates, fitted to the total." in shown
     assert "open request:      “Never push. Now the parser.”" in shown
     assert "the user's rules:  1: “Never push.”" in shown
 

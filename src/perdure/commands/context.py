@@ -105,6 +105,8 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
     lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
     free = max(0, whole - gauge.tokens)
     lines.append(f"{'free':<12} {' ' * _CELLS} {tokens(free):>9} {share(free / whole):>4}")
+    if surface.agent.session_id is not None:
+        lines.append("The parts are estimates, fitted to the total.")
     for part in (_timing_lines, _deferred_lines, _source_lines, _window_lines, _task_lines):
         lines += part(surface)
     return CommandResult("\n".join([gauge_line(gauge), "", *lines]))

@@ -28,7 +28,7 @@ MODE_MEANINGS: dict[PermissionMode, str] = {
     "plan": "changes nothing; runs only commands that look",
     "ask": "asks before edits and commands that change things",
     "edits": "edits files here; asks before what is dangerous",
-    "all": "never asks",
+    "all": "never asks, not even before what is dangerous",
 }
 # The state in which the store keeps the digests of trusted files.
 TRUSTED_PROJECTS = "trusted_projects"

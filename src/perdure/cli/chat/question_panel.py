@@ -127,7 +127,7 @@ def lasting_rows(question: PendingQuestion, width: int, ink: Style) -> Iterator[
     action, *rest = safe(question.lasting_text).split("\n")
     diff = rest if question.has_diff else []
     yield from map(ink.warn, wrap_lines([action] if diff else [action, *rest], width))
-    yield from paint_diff(diff, width, ink)
+    yield from (f"  {row}" for row in paint_diff(diff, width - 2, ink))  # as the diffs of finished edits are
     yield from map(ink.warn, wrap_lines(safe("\n".join(question.notes[:1])).split("\n"), width))
     yield from map(ink.dim, _wrap(safe(question.lasting_note), width) if question.lasting_note else ())
 

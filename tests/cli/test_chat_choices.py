@@ -341,7 +341,7 @@ def test_the_first_choice_of_a_configured_server_is_that_of_the_next_start(home:
         (home / "config.yaml").write_text(f"model: {{base_url: {sim.base_url}}}  # mine\n")
         with opened({}, offers_models=True) as surface:
             assert surface.agent.endpoint.model == "m-1"
-            assert "from now on" in surface.choose_model("m-2")
+            assert surface.choose_model("m-2").endswith("from now on; `perdure config unset model.name` undoes that")
             assert surface.choose_model("m-2").endswith(", the default")
             assert [choice.name for choice in surface.model_choices() if choice.is_default] == ["m-2"]
             assert "from now on" not in surface.choose_model("m-1")
@@ -514,7 +514,7 @@ def test_the_cost_of_free_and_unpriced_models_together_is_unknown_and_never_0(ho
         assert why.startswith("+: no price known for 1 call; "), "what the + stands for"
         set_price = CliRunner().invoke(cli, ["models", "price", "m-without-a-price", "1", "2"])
         assert set_price.exit_code == 0, set_price.output
-        assert list(closing_lines(surface))[-1].startswith("+: a price is set by now; 1 call came before it, ")
+        assert list(closing_lines(surface))[-1].startswith("+: a price is set by now, ")
         surface.close()
         surface.store.close()
 

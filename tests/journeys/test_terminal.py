@@ -155,7 +155,7 @@ def test_a_long_command_is_paged_in_a_small_window(home: Path, tmp_path: Path) -
         term.say("go")
         choices = "say why not"
         term.see("May this run?  set -e", "of 63 · ▶ also on line 62 · PgDn, PgUp", "perhaps for good: rm -rf", choices)
-        for _ in range(8):
+        for _ in range(14):
             term.press("NPage")
         term.see("▶ rm -rf data_of_mine", "echo <U+202E>txt.exe<U+202C> the last line", "until revoked", choices)
         term.say("no, keep the data")

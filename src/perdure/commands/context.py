@@ -283,7 +283,7 @@ def left_out_lines(
         how = "; in dollars for a million tokens, in and out:" if priceable else ""
         what = f"no price known for {count(unpriced, 'call')}"
         if models and not priceable:
-            what = f"a price is set by now; {count(unpriced, 'call')} came before it, and the cost is without them"
+            what = f"a price is set by now, from the next start on; the cost is without {count(unpriced, 'call')}"
         lines.append(f"{'+: ' if total_cost(totals).endswith('+') else ''}{what}{how}")
         lines += [f"  `{price_command(model)}`" for model in priceable[:_MOST_PRICES]]
     return lines

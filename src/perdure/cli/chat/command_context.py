@@ -14,7 +14,6 @@ from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
 from perdure.app.model_choices import ModelChoice, choose_route, find_choices, model_names, unknown_model_notice
 from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, SCRIPTED_KEY, UNSTARTED, named_model, route_of, route_to
-from perdure.cli.style import runnable
 from perdure.commands.conversations import PROJECT_KEY, TERMINAL_KEYS
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
@@ -401,10 +400,10 @@ class ChatCommandContext:
                 self._loaded = load(flags=self.flags, folder=Path.cwd(), is_endpoint_of=is_endpoint_of)
             except ConfigError as error:
                 return f"{label}, in this chat; {error}"
-            return f"{label}, from now on; {runnable('`perdure config unset model.name`')} undoes that"
+            return f"{label}, from now on; `perdure config unset model.name` undoes that"
         if named_model(self._loaded.settings, name).base_url != self._loaded.settings.model.base_url:
             return label  # at another address, which a model's name alone does not choose
-        return f"{label}; {runnable(f'`perdure config set model.name {shlex.quote(model)}`')} chooses it for good"
+        return f"{label}; `perdure config set model.name {shlex.quote(model)}` chooses it for good"
 
     @property
     def _has_model_flags(self) -> bool:
@@ -426,7 +425,7 @@ class ChatCommandContext:
                     if model.name == chosen.model:
                         return ", the default"
                     commands = [f"`perdure config set model.{key} {shlex.quote(str(v))}`" for key, v in way.items()]
-                    return f", in this chat; for all: {runnable(' and '.join(commands))}"
+                    return f", in this chat; for all: {' and '.join(commands)}"
         return ", in this chat"
 
     def close(self) -> None:

@@ -428,3 +428,26 @@ def test_a_clipped_path_is_named_from_the_common_root_on() -> None:
     shown = {x for x in lines if "retries.py → " in x and "limit = 17" in x}
     assert shown
     assert all(x.startswith("→ edit backend/services/checkout/retries.py → − a = 1 + limit = 17") for x in shown)
+
+
+def _edit(call_id: str, path: str, new: str) -> tuple[Message, Message]:
+    arguments = json.dumps({"file_path": path, "old_string": "pass", "new_string": new})
+    return assistant("", (ToolCall(call_id, "Edit", arguments),)), tool_result(call_id, "ok")
+
+
+def test_changes_and_tests_since_the_newest_request_keep_a_line_beside_much_prose() -> None:
+    work = [m for n in range(6) for m in _edit(f"e{n}", f"src/part_{n}.py", f"limit = {n + 100}")]
+    reviews = [
+        assistant(
+            " ".join(
+                f"Module {chr(97 + n % 26) * 4} must keep {chr(97 + k) * 5}/x because it fails." for k in range(26)
+            )
+        )
+        for n in range(40)
+    ]
+    looks = [m for n in range(40) for m in (*_read(f"src/log_{n}.txt", "x\n" * 9_000, f"c{n}"), reviews[n])]
+    messages = _entries(user("Raise all limits."), *work, *_run("pytest -q", "9 passed in 0.1s", "t"), *looks)
+    record = draw_record(messages, budget=3_000)
+    assert "9 passed" in record
+    assert [n for n in range(6) if f"limit = {n + 100}" not in record] == []
+    assert record.count("because it fails") > 10

@@ -104,12 +104,13 @@ def _missing_chain(needs: Sequence[int], index: int, chosen: set[int]) -> list[i
     return chain
 
 
-def fill_budget(options: Options, room: int, render: Callable[[set[int]], str]) -> str:
+def fill_budget(options: Options, room: int, render: Callable[[set[int]], str], *, first: Sequence[int] = ()) -> str:
     """Return the rendered text of the best options that fits the room; "" where none does.
 
+    The options in `first` are taken before any other.
     The sizes of options are estimates: labels, gaps and merged lines change the sum a little.
     """
-    order = rank(options)
+    order = [*first, *rank(options)]
     budget, step = room, _FIRST_STEP
     while budget > 0:
         text = render(choose(options, budget, order))

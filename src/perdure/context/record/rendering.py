@@ -78,6 +78,9 @@ _VERBS: Mapping[CallKind, str] = {
     "delegate": "delegated",
 }
 _VERB_NAMES = frozenset(_VERBS.values())
+# Changes and tests since the user's last request have a line each, in this share of the room.
+_STEP_KINDS = frozenset[CallKind](("edit", "write", "delete", "test", "build"))
+_RECENT_STEPS_SHARE = 0.15
 # Calls whose target is a path.
 _FILE_KINDS = frozenset[CallKind](("read", "write", "edit", "delete"))
 # A longer path is clipped in a line.
@@ -103,6 +106,8 @@ class _Done:
 
     texts: tuple[str, ...]
     is_line_first: bool = False
+    # A change or a test since the user's last request.
+    is_recent_step: bool = False
 
 
 @dataclass(slots=True)
@@ -156,7 +161,18 @@ class Drawing:
 
     def fill(self, room: int) -> str:
         """Return the text of the best options that fits the room; "" where none does."""
-        return fill_budget(self.options, room, self.render)
+        return fill_budget(self.options, room, self.render, first=self._recent_steps(int(_RECENT_STEPS_SHARE * room)))
+
+    def _recent_steps(self, room: int) -> list[int]:
+        """Return the options of the lines of the newest changes and tests that fit."""
+        chosen: list[int] = []
+        for item, first in zip(reversed(self._items), reversed(self._firsts), strict=True):
+            if type(item) is _Done and item.is_recent_step:
+                room -= size_of(item.texts[1]) + len(CALL) + 2
+                if room < 0:
+                    break
+                chosen.append(first + 1)
+        return chosen
 
     def with_documents(self, documents: Mapping[str, QuotedDocument]) -> Drawing:
         """Return the drawing that also quotes documents; itself where it shows none of their calls."""
@@ -388,6 +404,7 @@ class Drawing:
             brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH,
             detail_weight=(_NEWEST_DETAIL_WEIGHT if moment.is_newest else _DETAIL_WEIGHT)
             * (_KNOWN_DETAIL_FACTOR if has_values else 1.0),
+            is_recent_step=moment.is_newest and line.kind in _STEP_KINDS and not self._is_listed(line),
         )
         self._calls.append(_CallSpan(moment, item, first, len(self.options)))
         if document is not None and document.is_report:
@@ -409,6 +426,7 @@ class Drawing:
         *,
         brief_worth: float = 0.0,
         detail_weight: float = _DETAIL_WEIGHT,
+        is_recent_step: bool = False,
     ) -> None:
         """Add a call by its texts: its target among those of its neighbours, its line, and steps of detail."""
         options, first = self.options, len(self.options)
@@ -422,7 +440,8 @@ class Drawing:
             worth_of_target = _BRIEF_WEIGHT * max(worth, brief_worth) if brief_worth else 0.0
             options.add(brief + 2, score(worth_of_target, brief))
             options.add_step(worth * _LINE_WEIGHT, whole, whole + 4 - brief, first)
-        self._items.append(_Done((texts[1], *texts[1:]) if is_line_first else texts, is_line_first))
+        texts = (texts[1], *texts[1:]) if is_line_first else texts
+        self._items.append(_Done(texts, is_line_first, is_recent_step))
         self._firsts.append(first)
         size, weight = whole, worth * detail_weight
         for step, more in enumerate(details, 1):

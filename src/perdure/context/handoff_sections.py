@@ -349,24 +349,23 @@ _SECTIONS_SHARE = 0.5
 _BESIDE_RECORD = 0.85
 # A summary in another format retells what was done, for which the record needs less room.
 _OTHER_FORMAT = 0.9
-# Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
-_LONG_SECTIONS = 2.3
-_LONG_OTHER_FORMAT = 2.95
-# Shorter ones leave it a part of their room, more of it in a dialogue, which has little for the sections.
+# Shorter sections than code writes leave the record a part of their room, more of it in a dialogue, which has little
+# for the sections. Longer ones take theirs from the record, down to a share of its budget: the sum stays the same.
 _SHORT_SECTIONS = 0.15
 _SHORT_SECTIONS_IN_DIALOGUE = 0.5
 # The sentences of a dialogue are its content: less can be left out of them than of the output of calls.
 _DIALOGUE_RECORD = 2.0
 _DIALOGUE_LEVEL = 0.5
-_FRAME_CHARS = 900
 _LEAST_RECORD_SHARE = 0.4
 # Of the messages it replaces: a short stretch is rendered nearly whole.
 _LARGEST_RECORD_SHARE = 0.5
 # Sections that code writes, as a share of the record's budget: the record has the details.
 _CODE_SHARE = 0.145
 _CODE_SHARE_IN_DIALOGUE = 0.1
-# Sections of a model may be longer before they cost the record anything.
-_PROSE_SHARE = 0.196
+# What these sections have on average, beside what the user laid down: longer ones of a model cost the record as much.
+_USUAL_SHARE = 0.07
+# Characters that short sections leave to the record and to the frame beyond that.
+_SPARE_CHARS = 2_400
 _LEAST_CODE_CHARS = 2_000
 _INDEX_SHARE = 0.12
 _MOST_INDEX_CHARS = 2_400
@@ -400,18 +399,14 @@ class Shares:
     @property
     def code_chars(self) -> int:
         """Characters of the sections that code writes."""
-        return self._section_chars(_CODE_SHARE)
+        record_chars = int(self.record_tokens * CHARS_PER_TOKEN)
+        share = _CODE_SHARE + (_CODE_SHARE_IN_DIALOGUE - _CODE_SHARE) * self.dialogue
+        return min(int(self.summary_tokens * CHARS_PER_TOKEN), max(int(record_chars * share), _LEAST_CODE_CHARS))
 
     @property
-    def prose_chars(self) -> int:
+    def usual_chars(self) -> int:
         """Characters of sections that cost the record nothing."""
-        return self._section_chars(_PROSE_SHARE)
-
-    def _section_chars(self, share: float) -> int:
-        record_chars = int(self.record_tokens * CHARS_PER_TOKEN)
-        most = int(self.summary_tokens * CHARS_PER_TOKEN)
-        share += (_CODE_SHARE_IN_DIALOGUE - share) * self.dialogue
-        return min(most, max(int(record_chars * share), _LEAST_CODE_CHARS))
+        return int(self.record_tokens * CHARS_PER_TOKEN * _USUAL_SHARE)
 
 
 def share_out(
@@ -515,12 +510,11 @@ def _room(handoff: Handoff, shares: Shares) -> int:
     if not shares.record_tokens:
         return 0
     # What the user laid down costs the record nothing.
-    used = sum(estimate_text(text) for name, text in handoff.sections.items() if name not in _BY_USER)
-    unused = (shares.prose_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used
+    texts = [text for name, text in handoff.sections.items() if name not in _BY_USER]
+    used = max(sum(map(estimate_text, texts)), sum(map(size_of, texts)) / CHARS_PER_TOKEN)
+    unused = shares.usual_chars / CHARS_PER_TOKEN - used
     part = _SHORT_SECTIONS + (_SHORT_SECTIONS_IN_DIALOGUE - _SHORT_SECTIONS) * shares.dialogue
-    others = {name: text for name, text in handoff.sections.items() if name != "Active Task"}
-    cost = _LONG_OTHER_FORMAT if _is_one_section(others) else _LONG_SECTIONS
-    spare = int(unused * (part if unused > 0 else cost))
+    spare = int(part * (_SPARE_CHARS / CHARS_PER_TOKEN + max(unused, 0)) + (0 if handoff.is_digest else min(unused, 0)))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)
     most = shares.record_tokens + spare
     if shares.record_max_tokens is not None:

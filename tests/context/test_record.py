@@ -451,3 +451,18 @@ def test_changes_and_tests_since_the_newest_request_keep_a_line_beside_much_pros
     assert "9 passed" in record
     assert [n for n in range(6) if f"limit = {n + 100}" not in record] == []
     assert record.count("because it fails") > 10
+
+
+def test_what_the_sections_tell_in_other_words_is_not_told_again() -> None:
+    same = "The importer now rejects rows without a date and counts them in the report."
+    values = "The importer now rejects rows without a date after 17 retries and counts them."
+    code = "The importer now rejects rows via `reject_undated` and counts them in the report."
+    mixed = "The gateway counts reports without a date after the importer rejects rows."
+    messages = _entries(user("Mend it."), assistant("\n\n".join(("Done so far:", same, values, code))))
+    sections = "1. MENDED the importer: it rejects rows that are without a date, and counts them in its report now"
+    record = RecordSource(messages).draw(3_000, sections)
+    assert same not in record
+    assert values in record
+    assert code in record
+    apart = "- The importer rejects rows\n- A report without a date counts\n- The gateway is slow"
+    assert mixed in RecordSource(_entries(user("Mend it."), assistant(mixed))).draw(3_000, apart)

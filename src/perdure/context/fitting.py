@@ -104,23 +104,26 @@ def _missing_chain(needs: Sequence[int], index: int, chosen: set[int]) -> list[i
     return chain
 
 
-def fill_budget(options: Options, room: int, render: Callable[[set[int]], str], *, first: Sequence[int] = ()) -> str:
-    """Return the rendered text of the best options that fits the room; "" where none does.
+def fill_budget(
+    options: Options, room: int, render: Callable[[set[int]], str], *, first: Sequence[int] = ()
+) -> tuple[str, set[int]]:
+    """Return the rendered text of the best options that fits the room, and these; "" where none does.
 
-    The options in `first` are taken before any other.
-    The sizes of options are estimates: labels, gaps and merged lines change the sum a little.
+    The options in `first` are taken before any other. The sizes of options are estimates: labels, gaps and merged lines
+    change the sum a little.
     """
     order = [*first, *rank(options)]
     budget, step = room, _FIRST_STEP
     while budget > 0:
-        text = render(choose(options, budget, order))
+        chosen = choose(options, budget, order)
+        text = render(chosen)
         excess = size_of(text) - room
         if excess <= 0:
-            return text
+            return text, chosen
         # Steps grow, for a smaller budget may choose other options that are larger than estimated, too.
         budget -= excess + step
         step *= 2
-    return ""
+    return "", set()
 
 
 _ROOT_SHARE = 0.7

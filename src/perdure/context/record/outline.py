@@ -110,6 +110,48 @@ class PassageFrequency:
         return self._times.get(self._templates.get(text) or _without_digits(text))
 
 
+_CODE = re.compile(r"`[^`\n]+`|\w+(?:[./_]\w+)+")
+_TOLD_WORDS = re.compile(r"[^\W\d_]{4,}|\w*\d\w*")
+_STEM_CHARS = 6
+# Fewer words are in any text.
+_FEWEST_TOLD = 4
+_TOLD_SHARE = 0.8
+# Of these, in one line: words from all over tell nothing.
+_SAME_LINE_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class ToldLines:
+    """The words of the lines of the sections, to leave out of the record what they tell in other words."""
+
+    _lines: Sequence[frozenset[str]]
+    _stems: frozenset[str]
+    _words: frozenset[str]
+
+    @classmethod
+    def read(cls, sections: str) -> ToldLines:
+        lines = [stems for line in sections.splitlines() if len(stems := _stems_in(line)) >= _FEWEST_TOLD]
+        return cls(lines, frozenset().union(*lines), frozenset(_TOLD_WORDS.findall(sections)))
+
+    def have(self, text: str) -> bool:
+        """Whether the sections have most words of a text, and all its numbers and code; most of them in one line."""
+        stems = _stems_in(text)
+        missing = stems - self._stems
+        if len(stems) < _FEWEST_TOLD or len(missing) > (1 - _TOLD_SHARE) * len(stems):
+            return False
+        if any(map(_DIGITS.search, missing)) or not self._words.issuperset(_words_of_code(text)):
+            return False
+        return any(len(stems & line) >= _SAME_LINE_SHARE * len(stems) for line in self._lines)
+
+
+def _stems_in(text: str) -> frozenset[str]:
+    return frozenset(w.lower() if _DIGITS.search(w) else w.lower()[:_STEM_CHARS] for w in _TOLD_WORDS.findall(text))
+
+
+def _words_of_code(text: str) -> Iterator[str]:
+    return (word for code in _CODE.findall(text) for word in _TOLD_WORDS.findall(code))
+
+
 def _without_digits(text: str) -> str:
     # Several times faster than a pattern, but in ASCII only.
     return text.translate(_NO_DIGITS) if text.isascii() else _DIGITS.sub("", text)

@@ -20,11 +20,13 @@ from perdure.context.record.outline import (
     CarriedCall,
     Outline,
     StatementMoment,
+    ToldLines,
 )
 from perdure.context.record.statements import CALL, LABELS, OPENING, Speaker, Statement
 from perdure.context.task_state.state import parse_steps
 from perdure.context.text import Passage, clip, join_passages, size_of, split_passages
 from perdure.context.tool_calls.call_line import CallKind, CallLine
+from perdure.context.tool_calls.compose import openings
 from perdure.context.tool_calls.output import (
     LINE_CHARS,
 )
@@ -161,7 +163,29 @@ class Drawing:
 
     def fill(self, room: int) -> str:
         """Return the text of the best options that fits the room; "" where none does."""
-        return fill_budget(self.options, room, self.render, first=self._recent_steps(int(_RECENT_STEPS_SHARE * room)))
+        first = self._recent_steps(int(_RECENT_STEPS_SHARE * room))
+        text, chosen = fill_budget(self.options, room, self.render, first=first)
+        # Of thousands of passages only those that were chosen are compared with the sections.
+        while self.already and self._leave_out_told(chosen):
+            text, chosen = fill_budget(self.options, room, self.render, first=first)
+        return text
+
+    def _leave_out_told(self, chosen: set[int]) -> bool:
+        """Leave out the chosen passages that the sections tell in other words; return whether there are any."""
+        told = ToldLines.read(self.already)
+        scores = self.options.scores
+        count = 0
+        for item, label in zip(self._items, self._firsts, strict=True):
+            if label not in chosen or type(item) is not _Said or item.repeats is not None:
+                continue
+            if item.statement.speaker == "user" or item.statement.is_binding:
+                continue
+            for option, passage in enumerate(item.statement.passages):
+                at = label + 1 + 2 * option
+                if at in chosen and scores[at] and told.have(passage.text):
+                    scores[at] = scores[at + 1] = 0.0
+                    count += 1
+        return count > 0
 
     def _recent_steps(self, room: int) -> list[int]:
         """Return the options of the lines of the newest changes and tests that fit."""
@@ -574,17 +598,3 @@ def _flush(out: list[str], brief: list[str]) -> None:
             groups.append((verb, [target]))
     brief.clear()
     out.append(f"{CALL} " + "; ".join(f"{verb} {', '.join(targets)}".strip() for verb, targets in groups))
-
-
-_OPENING_LINES = 5
-_LONG_OPENING_CHARS = 600
-
-
-def openings(detail: str) -> Iterator[str]:
-    """Yield beginnings of a detail: its first lines, and before them the first row where those are long."""
-    lines = detail.split("\n")
-    opening = "\n".join(lines[:_OPENING_LINES])
-    if len(opening) > _LONG_OPENING_CHARS and len(lines) > 2:
-        yield "\n".join((*lines[:2], "  …"))
-    if len(lines) > _OPENING_LINES:
-        yield f"{opening}\n  …"

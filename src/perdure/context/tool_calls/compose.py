@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.context.tool_calls.call_line import CallKind, CallLine, Outcome
@@ -93,3 +93,17 @@ def command_of(arguments: Mapping[str, Any]) -> str:
             words = [str(w) for w in value]
             return words[-1] if len(words) > 1 and words[-2] in ("-c", "-lc") else " ".join(words)
     return ""
+
+
+_OPENING_LINES = 5
+_LONG_OPENING_CHARS = 600
+
+
+def openings(detail: str) -> Iterator[str]:
+    """Yield beginnings of a detail: its first lines, and before them the first row where those are long."""
+    lines = detail.split("\n")
+    opening = "\n".join(lines[:_OPENING_LINES])
+    if len(opening) > _LONG_OPENING_CHARS and len(lines) > 2:
+        yield "\n".join((*lines[:2], "  …"))
+    if len(lines) > _OPENING_LINES:
+        yield f"{opening}\n  …"

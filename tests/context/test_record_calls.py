@@ -426,6 +426,17 @@ class TestEdits:
         assert line.line.startswith("create src/t.py")
         assert "RATE = 0.19" in line.detail
 
+    def test_a_written_file_of_settings_is_told_by_its_values(self) -> None:
+        content = '{\n "name": "tides",\n "retries": 7,\n "ports": [\n 8081\n ],\n "tls": {\n  "strict": true\n }\n}\n'
+        line = describe("write_file", "Created conf/app.json", path="conf/app.json", content=content)
+        assert line.line == 'create conf/app.json → 10 lines: name = "tides", retries = 7, strict = true'
+        line = describe(
+            "write_file", "Created a.yml", path="a.yml", content="# limits\nlimit: 40  \nhosts:\n  - north\n"
+        )
+        assert line.line == "create a.yml → 4 lines: limit = 40"
+        many = "".join(f"key_{n} = {n}\n" for n in range(400))
+        assert len(describe("write_file", "ok", path="many.toml", content=many).line) <= 160
+
     def test_heredoc_is_a_written_file(self) -> None:
         line = run("cat > conf/app.toml <<'EOF'\n[server]\nport = 8081\nEOF", "")
         assert line.facts.changed_files == ("conf/app.toml",)

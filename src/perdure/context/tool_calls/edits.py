@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perdure.context.fitting import join_names
 from perdure.context.tool_calls.call_line import CallFacts
 from perdure.context.tool_calls.output import CallFinding, clip_middle, count_noun, one_line, unique
 from perdure.context.tool_calls.output_extent import is_not_kept
@@ -50,6 +51,14 @@ _SIGNATURE_HEAD = re.compile(r"func \([^)]{0,60}\) \w{1,60}|[^(=]{1,50}")
 # A colour of the terminal, as scripts define it at their beginning.
 _COLOR = re.compile(r"^\s*\w+=\$?.?(?:\\0?33|\\e|\\x1[bB]|\\u001[bB])\[|^\s*\w+=[\"']?\$\(tput ")
 _PROSE_FILE = re.compile(r"(?i)\.(?:md|mdx|markdown|rst|txt|adoc)$|(?:^|/)[^.]*$")
+_SETTINGS_FILE = re.compile(r"(?i)\.(?:json[5c]?|toml|ya?ml|ini|cfg|conf|properties)$")
+# `name = value`, `"name": value`, of one line; no table, list or block begins there.
+_SETTING = re.compile(
+    r"""\s*["']?(?P<name>[A-Za-z_][\w.-]{0,39})["']?\s*[:=]\s*(?P<value>[^\s{\[|>&*#][^\n]{0,47}?)\s*,?\s*$"""
+)
+_LONGEST_SETTING = 120
+_MAX_SETTINGS_LINES = 200
+_SETTINGS_CHARS = 90
 # A comment in the body of a script that names a step.
 _STEP_COMMENT = re.compile(r"(?i)^#+ *(?:[-=]+ *)?(?:steps?|phase|part|case|scenario|test|\d)\b")
 _OPENING_LINES = 12
@@ -230,14 +239,27 @@ def describe_content(path: str, content: str) -> CallFinding:
     first = next((x.strip() for x in lines if x.strip(" #/*-!\"'<>")), "")
     if telling and _PREAMBLE.match(first):
         first = telling[0].strip()
+    headline = one_line(first, 80)
+    if pairs := settings_in(path, lines):
+        headline = join_names([f"{name} = {value}" for name, value in pairs], _SETTINGS_CHARS)
     rows = [f"+ {x}" for x in pick_lines(telling or [x for x in lines if x.strip()], 700)]
     return CallFinding(
-        f"{count_noun(total, 'line')}: {one_line(first, 80)}",
+        f"{count_noun(total, 'line')}: {headline}",
         tuple(rows),
         facts,
         False,
         WRITE_WORTH,
     )
+
+
+def settings_in(path: str, lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the names and scalar values that a file of settings assigns, one a line; none for other files."""
+    if _SETTINGS_FILE.search(path) is None:
+        return []
+    pairs = (
+        m for x in lines[:_MAX_SETTINGS_LINES] if len(x) <= _LONGEST_SETTING and (m := _SETTING.match(x)) is not None
+    )
+    return [(m["name"], m["value"]) for m in pairs]
 
 
 def _tells(number: int, line: str) -> bool:

@@ -23,6 +23,7 @@ from perdure.context.handoff_sections import (
     split_headings,
 )
 from perdure.context.notebook import WindowNotes
+from perdure.context.record.file_settings import FileSettings
 from perdure.context.record.outline import REQUEST_MARK, CallLines
 from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines, text_to_check
 from perdure.context.record.statements import dialogue_share
@@ -127,6 +128,8 @@ _LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 32_000, 160_000
 _MOST_EDITS = 600
 _MOST_EDIT_CHARS = 4_000
 _LATER_CHARS = 8_000
+# Of the index, the values of settings.
+_SETTINGS_SHARE = 0.4
 # Of the newest request, where it stands in the transcript.
 _REQUEST_CHARS = 120
 # Of the first messages, which stay in view, and of the rules of the system prompt.
@@ -266,7 +269,7 @@ class HandoffWriter:
         frame = self._frame(job, outcome.summary, focus_topic, findings)
         if self.notes is not None:
             frame = self.notes.add_to(frame, state)
-        handoff = assemble(HandoffParts(sections, record.draw, self._index_drawer(job, sources)), frame, shares)
+        handoff = assemble(HandoffParts(sections, record.draw, self._index_drawer(job, sources, lines)), frame, shares)
         image = job.image if not shares.is_short else None
         handoff = replace(handoff, has_image=image is not None)
         text = render(handoff, banner=self._banner(shares), is_short=shares.is_short)
@@ -403,7 +406,9 @@ class HandoffWriter:
         findings = tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
         return sections, (*merged.findings, *findings)
 
-    def _index_drawer(self, job: CompactionInput, sources: Sequence[Entry]) -> Callable[[int, str], str]:
+    def _index_drawer(
+        self, job: CompactionInput, sources: Sequence[Entry], lines: CallLines
+    ) -> Callable[[int, str], str]:
         """Return a function that draws the index; the values are ranked when it is first called."""
 
         @cache
@@ -419,8 +424,19 @@ class HandoffWriter:
             use, visible = read_values()
             return rank_values(use, visible=visible, text=text)
 
+        @cache
+        def read_settings() -> tuple[FileSettings, str]:
+            in_view = ReadableTexts([*self._head(job), *job.after], "")
+            return FileSettings.read(sources, lines), "\n".join(in_view).replace('\\"', '"')
+
         def draw(room: int, text: str) -> str:
-            return draw_index(read_values()[0], values_beside(text), budget=room, text=text)
+            settings, in_view = read_settings()
+            top = settings.draw(int(room * _SETTINGS_SHARE), f"{text}\n{in_view}")
+            use = read_values()[0]
+            values = draw_index(
+                use, values_beside(text), budget=room - len(top), text=f"{text}\n{top}" if top else text
+            )
+            return "\n".join(filter(None, (top, values)))
 
         return draw
 

@@ -123,6 +123,11 @@ def _patch_of(arguments: Mapping[str, Any]) -> str | None:
     return patch if patch is not None and ("\n" in patch or patch.startswith("***")) else None
 
 
+def read_replacements(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the old and new texts of an edit; none for a patch."""
+    return [] if _patch_of(arguments) is not None else _replacements(arguments)
+
+
 def _replacements(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     edits = arguments.get("edits") or arguments.get("replacements")
     if isinstance(edits, list):
@@ -252,9 +257,13 @@ def describe_content(path: str, content: str) -> CallFinding:
     )
 
 
+def is_settings_file(path: str) -> bool:
+    return _SETTINGS_FILE.search(path) is not None
+
+
 def settings_in(path: str, lines: Sequence[str]) -> list[tuple[str, str]]:
     """Return the names and scalar values that a file of settings assigns, one a line; none for other files."""
-    if _SETTINGS_FILE.search(path) is None:
+    if not is_settings_file(path):
         return []
     pairs = (
         m for x in lines[:_MAX_SETTINGS_LINES] if len(x) <= _LONGEST_SETTING and (m := _SETTING.match(x)) is not None

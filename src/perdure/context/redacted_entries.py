@@ -76,6 +76,10 @@ def is_redacted(entry: Entry) -> bool:
     return entry.get_memo(_KEY) is not None
 
 
+def are_redacted(entries: Iterable[Entry]) -> list[bool]:
+    return [message is not None for message in Entry.get_memos(entries, _KEY)]
+
+
 def redact_part(entry: Entry, text: str) -> str:
     """Return a part of an entry's text without its secrets: as it is where the entry is known to have none."""
     return text if entry.get_memo(_KEY) is entry.message else redact(text)

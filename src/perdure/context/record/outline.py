@@ -41,7 +41,7 @@ _ENDING_CHARS = 4
 _HALF_LIFE_CHARS = 120_000
 # Entries with all their options; of older ones only what the user said and what weighs most.
 FINE_ENTRIES = 1_500
-_OLD_CALL_WORTH = 0.75
+OLD_CALL_WORTH = 0.75
 # What an earlier record has at a lower resolution already.
 _EARLIER_FACTOR = 0.5
 
@@ -211,7 +211,7 @@ class Outline:
                     changed.add(line.target)
                 if line.facts.plan:
                     newest_plan = line
-                if not is_old or line.worth >= _OLD_CALL_WORTH:
+                if not is_old or line.worth >= OLD_CALL_WORTH:
                     age = age_factor(distances[at], _HALF_LIFE_CHARS)
                     moments.append(CallMoment(entry.seq, call, line, age, at > asked_at))
         return cls(

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
-from itertools import islice
 
 from perdure.context.record.documents import (
     QuotedDocument,
@@ -17,10 +16,11 @@ from perdure.context.record.documents import (
     share_instructions,
     written_reports,
 )
-from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline, without_request_mark
+from perdure.context.record.outline import FINE_ENTRIES, OLD_CALL_WORTH, CallLines, Outline, without_request_mark
 from perdure.context.record.rendering import Drawing
 from perdure.context.record.statements import Dialogue, dialogue_share, statement_of
 from perdure.context.redacted_entries import (
+    are_redacted,
     count_chars,
     is_changed,
     is_redacted,
@@ -31,7 +31,7 @@ from perdure.context.redacted_entries import (
 from perdure.context.summary_check import words_of_passages
 from perdure.context.task_state.replies import own_text, prepare_reading
 from perdure.context.text import size_of
-from perdure.context.tool_calls.call_line import CallLine, PendingCallLine
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallLine, PendingCallLine
 from perdure.context.tool_calls.describe import describe_call, is_only_counted
 from perdure.context.tool_calls.wrapped_calls import is_wrapped_in
 from perdure.core.messages import Entry, Message, ToolCall, ToolState
@@ -51,6 +51,8 @@ _FULL_SHARE = 0.8
 _PAGES_SHARE = 0.25
 # Calls whose result may be a text that was read.
 _READING = frozenset(("read", "shell", "web", "other"))
+# Calls of a shell that merely look at something, unless a fact is known of them.
+_LOOKING = frozenset(("read", "search", "git"))
 _HEADER = "In order, as it was said and done; … marks omissions, → a tool call with its outcome."
 _RELATIVE = "Paths in calls are relative to "
 
@@ -64,18 +66,18 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     # The same call with the same result is described once.
     described: _Described = {}
     old = _OldCalls.read(entries[:newest], described)
-    if old.to_redact or not all(map(is_redacted, islice(entries, newest, None))):
+    if old.to_redact or not all(are_redacted(entries[newest:])):
         # Together, for equal texts are scanned once.
         redact_entries([*old.to_redact, *_entries_to_redact(entries[newest:])])
     old.cache_lines(described)
     lines: dict[tuple[int, str], CallLine] = {}
     unknown: list[tuple[int, int, int]] = []
     end = len(entries)
-    for at, entry in enumerate(entries):
+    known: list[tuple[int, tuple[CallLine, ...]] | None] = Entry.get_memos(entries, _KEY)
+    for at, (entry, cached) in enumerate(zip(entries, known, strict=True)):
         calls = entry.message.tool_calls
         if not calls:
             continue
-        cached: tuple[int, tuple[CallLine, ...]] | None = entry.get_memo(_KEY)
         behind = at + 1
         while behind < end and entries[behind].message.role == "tool":
             behind += 1
@@ -148,9 +150,9 @@ class _OldCalls:
     @classmethod
     def read(cls, entries: Sequence[Entry], described: _Described) -> _OldCalls:
         old = cls()
-        for at, entry in enumerate(entries):
+        for at, (entry, is_known) in enumerate(zip(entries, are_redacted(entries), strict=True)):
             message = entry.message
-            if message.role == "tool" or is_redacted(entry):
+            if is_known or message.role == "tool":
                 continue
             if not message.tool_calls:
                 old.to_redact.append(entry)
@@ -182,7 +184,8 @@ def _names_in(line: CallLine) -> str:
     """Return what a pending line tells before it is composed; "" for others."""
     if type(line) is not PendingCallLine:
         return ""
-    return "\n".join((line.target, *line.facts.read_files, *line.facts.changed_files))
+    facts = line.facts
+    return "\n".join((line.target, facts.folder, *facts.read_files, *facts.changed_files))
 
 
 def _describe_as_is(
@@ -194,14 +197,25 @@ def _describe_as_is(
         key = (call.name, call.arguments, text, state)
         if (line := described.get(key)) is None:
             line = describe_call(call, text, state)
-            if type(line) is PendingCallLine:
-                # Of the messages: an entry that its own line refers to would outlive its history.
-                line.compose_by(
-                    partial(_describe_redacted, entry.message, n, answer.message if answer is not None else None)
-                )
-            else:
+            if type(line) is not PendingCallLine:
                 described[key] = line
+        # Of the messages: an entry that its own line refers to would outlive its history.
+        compose = partial(_describe_redacted, entry.message, n, answer.message if answer is not None else None)
+        if isinstance(line, PendingCallLine):
+            line.compose_by(compose)
+        elif line.worth < OLD_CALL_WORTH and line.kind in _LOOKING and _is_uneventful(line):
+            line = PendingCallLine(line.kind, line.name, line.target, line.worth, line.facts, compose)
         yield line, answer
+
+
+def _is_uneventful(line: CallLine) -> bool:
+    """Return whether a call succeeded and no fact is known of it but the paths of files."""
+    facts = line.facts
+    if line.outcome != "ok" or line.user_words or line.report or line.repeatable is not None:
+        return False
+    if facts is NO_FACTS:
+        return True
+    return facts == CallFacts(folder=facts.folder, read_files=facts.read_files, changed_files=facts.changed_files)
 
 
 def _describe_redacted(message: Message, n: int, answer: Message | None) -> CallLine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from perdure.context.engine import Insert, Step, append_keep
@@ -87,9 +87,15 @@ class CompactionHistory:
                 append_keep(steps, position)
 
 
+@lru_cache(maxsize=64)
+def _tokens_key(model: str) -> str:
+    # The same object each time, which a dictionary finds without a comparison.
+    return f"tokens {model}"
+
+
 def tokens_of(entry: Entry, model: str = "") -> int:
     """Estimated tokens of a message including its reasoning, cached per model."""
-    key = ("tokens", model)
+    key = _tokens_key(model)
     tokens: int | None = entry.get_memo(key)
     if tokens is None:
         tokens = estimate_figures(entry_figures(entry), model or None, sends_reasoning=True)
@@ -136,19 +142,22 @@ def _share_memos(entries: Iterable[Entry]) -> None:
 
 
 def _sizes(entries: Sequence[Entry], model: str) -> list[int]:
-    """Return the tokens of each message; equal results, such as of files that were read again, are counted once."""
-    known = dict[tuple[object, str | None], int]()
-    sizes: list[int | None] = Entry.get_memos(entries, ("tokens", model))
+    """Return the tokens of each message; equal ones, such as calls and results that come again, are counted once."""
+    known = dict[tuple[object, ...], int]()
+    key = _tokens_key(model)
+    sizes: list[int | None] = Entry.get_memos(entries, key)
     for n, entry in enumerate(entries):
         if sizes[n] is not None:
             continue
         m = entry.message
-        if m.role == "tool" and type(m.content) is str and not (m.extra or m.reasoning):
-            known_size = known.get((m.content, m.name))
+        is_common = (m.role == "tool" or m.tool_calls) and type(m.content) is not tuple
+        if is_common and not (m.extra or m.reasoning or m.reasoning_details):
+            texts = (m.content, m.name, *[text for call in m.tool_calls for text in (call.name, call.arguments)])
+            known_size = known.get(texts)
             if known_size is None:
-                known_size = known[m.content, m.name] = tokens_of(entry, model)
+                known_size = known[texts] = tokens_of(entry, model)
             else:
-                entry.set_memo(("tokens", model), known_size)
+                entry.set_memo(key, known_size)
             sizes[n] = known_size
         else:
             sizes[n] = tokens_of(entry, model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import string
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -170,6 +171,7 @@ _LEAST_REQUEST_CHARS = 200
 _OMISSION = "[…]"
 _REQUEST_HEADING = "[The user's newest request, in their own words. It tells what the work is about now.]"
 _NO_WORD = re.compile(r"\W+")
+_NO_LETTERS = bytes(set(range(128)) - {*b"_", *string.ascii_letters.encode(), *string.digits.encode()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +362,22 @@ def _request_excerpt(brief: Brief) -> str:
     return f"\n{_OMISSION}\n".join(map(str.strip, both_ends(request, most))) if len(request) > most else request
 
 
+def _ascii_letters(text: str) -> bytes:
+    """Return the letters and digits of a text that are in ASCII."""
+    return text.encode("ascii", "ignore").translate(None, _NO_LETTERS)
+
+
 def _with_request(transcript: str, request: str) -> str:
     """Append the newest request to a transcript that does not have all of it."""
-    words = _NO_WORD.sub("", transcript) if request else ""
-    if all(_NO_WORD.sub("", piece) in words for piece in request.split(_OMISSION)):
+    pieces = request.split(_OMISSION)
+    if all(piece in transcript for piece in pieces):
         return transcript
+    # The pattern is slow, so what tells most of the others apart comes first.
+    letters = _ascii_letters(transcript)
+    if all(_ascii_letters(piece) in letters for piece in pieces):
+        words = _NO_WORD.sub("", transcript)
+        if all(_NO_WORD.sub("", piece) in words for piece in pieces):
+            return transcript
     # Only labels and calls begin at the margin.
     lines = "\n".join(f" {line}" for line in request.splitlines())
     return f"{transcript}\n\n{_REQUEST_HEADING}\n{lines}"

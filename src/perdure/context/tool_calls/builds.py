@@ -44,6 +44,7 @@ _RUST = re.compile(r"^(error(?:\[\w+\])?: (?!test failed, to rerun).+)$")
 _RUST_LOCATION = re.compile(r"^\s*--> (\S+:\d+):\d+")
 _RUFF_HEAD = re.compile(r"^([A-Z]{1,5}\d{3,4}) (?:\[\*\] )?(\S.*)$")
 _ESLINT_FILE = re.compile(r"^(?:/|\w:|\.{0,2}/)?[\w./@-]+\.\w{1,5}$")
+_ESLINT_ERROR = re.compile(r"\d\s++error\s")
 _ESLINT = re.compile(r"^\s+(\d+):\d+\s+error\s++(.+?)(?:(?<!\s)\s{2,}+(\S++))?$")
 _PLAIN = re.compile(
     rf"^{_PREFIX}\s*(FAILED: .+|ninja: (?:error|build stopped).+|make(?:\[\d+\])?: \*\*\* .+|"
@@ -99,7 +100,9 @@ def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
 
 def _errors(view: OutputView, *, is_strict: bool) -> list[str]:
     errors: list[str] = []
-    lines = view.lines
+    lines, text = view.lines, f"\n{view.text}"
+    # Of most formats an output has nothing at all.
+    has_places, has_eslint, may_be_rust = "--> " in text, _ESLINT_ERROR.search(text) is not None, "\nerror" in text
     eslint_file = ""
     for number, line in enumerate(lines):
         if (match := _LOCATION.match(line)) is not None:
@@ -116,14 +119,18 @@ def _errors(view: OutputView, *, is_strict: bool) -> list[str]:
             )
             if not is_remark and not is_log and not is_loose:
                 errors.append(f"{match[1]}:{match[2] or match[4]}: {one_line(message, 220)}")
-        elif (match := _RUST.match(line)) is not None:
+        elif may_be_rust and (match := _RUST.match(line)) is not None:
             location = _following_location(lines, number)
             errors.append(f"{location}: {match[1]}" if location else match[1])
-        elif (match := _RUFF_HEAD.match(line)) is not None and (location := _following_location(lines, number)):
+        elif (
+            has_places
+            and (match := _RUFF_HEAD.match(line)) is not None
+            and (location := _following_location(lines, number))
+        ):
             errors.append(f"{location}: {match[1]} {match[2]}")
         elif eslint_file and (match := _ESLINT.match(line)) is not None:
             errors.append(f"{eslint_file}:{match[1]}: {match[2]}" + (f" ({match[3]})" if match[3] else ""))
-        elif _ESLINT_FILE.match(line):
+        elif has_eslint and _ESLINT_FILE.match(line):
             eslint_file = line
         elif not is_strict and _PLAIN.match(line) is not None:
             errors.append(_with_frame(one_line(line, 260), lines[number + 1 : number + 4]))

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from perdure.context.patterns import PatternMatcher
 from perdure.context.summary_input import EXIT
 from perdure.context.task_state.decisions import CHOICE, PLAN
-from perdure.context.text import PatternMatcher
 from support.alternatives import alternatives
 
 WORDINGS = {

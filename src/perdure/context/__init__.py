@@ -12,7 +12,7 @@
       summary_input, summarizer     request a summary from a model, and validate it
       exact_values, summary_check   what code extracts and verifies without a model
       handoff_writer  write the handoff of all these; handoff_sections fits the parts, handoff is its format
-    text, fitting   sentences, passages and excerpts; what fits a budget
+    text, patterns, fitting   sentences, passages and excerpts; patterns behind literals; what fits a budget
     user_text/      what users write: which words are their own, what they ask for, what binds
     api             `perdure.compress` and `acompress`: dicts in, dicts out
     notebook_engine   the second built-in engine: fresh windows with a notebook

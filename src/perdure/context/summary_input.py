@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from perdure.context.exact_values import facts_in
+from perdure.context.patterns import PatternMatcher
 from perdure.context.redacted_entries import redact_entries
-from perdure.context.text import PatternMatcher
 from perdure.context.tool_calls.output import read_output
 from perdure.context.tool_calls.output_extent import find_notes
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall

@@ -12,14 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
+from perdure.context.patterns import PatternMatcher
 from perdure.context.redacted_entries import redact_part
 from perdure.context.task_state.proposals import may_take_up
 from perdure.context.task_state.state import TaskDecision
-from perdure.context.text import PatternMatcher, is_narration, sentences, tidy
+from perdure.context.text import is_narration, sentences, tidy
 from perdure.context.user_text.intent import (
+    NO_SENTENCES,
     carries_text,
     corrections_among,
     is_bare,
+    may_lay_down,
     own_words,
     read_sentences,
     rules_among,
@@ -207,7 +210,7 @@ def takes_back(own: str) -> bool:
 
 def assistant_choices(message: Message) -> tuple[str, ...]:
     """Return the decisions of one assistant message, without narration of what comes next."""
-    if not message.text.strip():
+    if not CHOICE.may_be_in(message.text):
         return ()
     lines = [s for s in sentences(message.text) if _is_statement(s)]
     if message.tool_calls:  # what the next call does is no choice
@@ -327,7 +330,7 @@ def read_user(message: Message, redact: Callable[[str], str] = redact) -> UserRe
         return UserReading(text, text, is_bare=True, may_answer=may_take_up(text))
     typed = own_words(message)
     own = text if typed == asked else redact(typed)  # mostly the same
-    user = read_sentences(own)
+    user = read_sentences(own) if may_lay_down(own, _USER_CHOICE.search) else NO_SENTENCES
     if carries_text(message, own):
         return UserReading(
             text,

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from perdure.context.patterns import PatternMatcher
 from perdure.context.summary_check import MARK
 from perdure.context.task_state.active_task import carried_words, parse_active_task, read_report
 from perdure.context.task_state.decisions import (
@@ -75,23 +76,36 @@ _EXPECTS_FAILURE = re.compile(
 )
 _MOST_QUESTIONS = 10
 _MOST_DEFERRED = 3
-_DEFERS = re.compile(
-    r"(?i)\b(?:leave|skip|defer|postpone|do|handle|fix|address|tackle|park|save|move)\b[^.!?]{0,60}\b"
-    r"(?:(?:for|until|till) later|(?:in|for|to|into) (?:a|an|another|the next|its own|a separate)[ -]"
-    r"(?:follow-?up|separate|later|next|other)?"
-    r" ?(?:PR|issue|ticket|release|commit|change|follow-?up)|as a follow-?up|separately)\b|\bout of scope\b"
-    r"|나중에|다음에 (?:하|처리)|以后再|之后再|後でや|später machen"
-)
+_DEFERS = PatternMatcher(
+    marks=(
+        "later", " pr", "-pr", "issue", "ticket", "release", "commit", "change", "follow", "separate", "out of scope",
+        "später machen",
+    ),
+    pattern=re.compile(
+        r"\b(?:leave|skip|defer|postpone|do|handle|fix|address|tackle|park|save|move)\b[^.!?]{0,60}\b"
+        r"(?:(?:for|until|till) later|(?:in|for|to|into) (?:a|an|another|the next|its own|a separate)[ -]"
+        r"(?:follow-?up|separate|later|next|other)?"
+        r" ?(?:PR|issue|ticket|release|commit|change|follow-?up)|as a follow-?up|separately)\b|\bout of scope\b"
+        r"|später machen",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("나중에|다음에 (?:하|처리)|以后再|之后再|後でや"),
+)  # fmt: skip
 # Steps that the assistant names as its own or as what is left, unlike those of a recipe or a story.
 _OWN_STEP = re.compile(
     r"(?i)\b(?:I(?:'ll|'d| will| would| can| still| (?:need|have|want|plan) to)|let me|remain(?:s|ing)?|left to do"
     r"|to-? ?do|next steps?)\b|^\W*still\b|\[ \]|[^\x00-\x7f]{4}"
 )
 # The user postpones the assistant's question: "quick question first".
-_PUTS_OFF = re.compile(
-    r"(?i)\b(?:question|thing|detail)s? first\b|\bfirst (?:a|one|another) (?:\w+ )?(?:question|thing)\b"
-    r"|\bbefore (?:that|(?:I|we) (?:decide|answer)|deciding|answering)\b|^\W*(?:hold on|one moment|not so fast)\b"
-    r"|\berst noch eine\b|\bvorher noch\b|先问|その前に|그 ?전에"
+_PUTS_OFF = PatternMatcher(
+    marks=("first", "before ", "hold on", "one moment", "not so fast", "erst noch eine", "vorher noch"),
+    pattern=re.compile(
+        r"\b(?:question|thing|detail)s? first\b|\bfirst (?:a|one|another) (?:\w+ )?(?:question|thing)\b"
+        r"|\bbefore (?:that|(?:I|we) (?:decide|answer)|deciding|answering)\b|^\W*(?:hold on|one moment|not so fast)\b"
+        r"|\berst noch eine\b|\bvorher noch\b",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("先问|その前に|그 ?전에"),
 )
 _FEWEST_COMMON = 2
 _QUESTION_CHARS = 220
@@ -195,8 +209,8 @@ class _StateFold:
     instructions: dict[str, StandingInstruction] = field(default_factory=dict)
     # Requests with the replies to them, and whether the work changed something for them.
     answered: dict[int, tuple[UserRequest, Entry, bool]] = field(default_factory=dict)
-    # Positions of requests whose replies name changes that no call shows.
-    stated: set[int] = field(default_factory=set)
+    # Replies that may name changes which no call shows, by the position of the request.
+    stating: dict[int, list[Entry]] = field(default_factory=dict)
     # Positions of requests whose answers the user corrected.
     disputed: set[int] = field(default_factory=set)
     # Numbers of changes and of steps when the user last wrote.
@@ -232,44 +246,60 @@ class _StateFold:
             self.goal = SourcedValue(goal, BEFORE_LOG)
 
     def add(self, entries: Sequence[Entry], at: int, lines: CallLines) -> None:
+        role = entries[at].message.role
+        if role == "assistant":
+            self._add_assistant(entries, at, lines)
+        elif role == "user":
+            self._add_from_user(entries, at)
+
+    def _add_from_user(self, entries: Sequence[Entry], at: int) -> None:
         entry = entries[at]
         message = entry.message
-        if self.goal is None and message.role == "user" and message.text.startswith(SUMMARY_OPENINGS):
+        if self.goal is None and message.text.startswith(SUMMARY_OPENINGS):
             self.is_continued = True
-        if message.role == "user" and (restored := files_taken_back(message)) is not None:
+        if (restored := files_taken_back(message)) is not None:
             self.work.take_back(entry.seq, restored)
-        if message.is_real_user:
-            if message.text.startswith(_NOTIFICATION):
-                self.work.end_process(*(m[1] for p in (_ENDED_ID, _ENDED) if (m := p.search(message.text[:1_000]))))
-            reading = user_reading(entry)
-            self._add_user(entry.seq, reading, entries[max(0, at - _MOST_BEFORE) : at] if reading.rules else ())
-            if reading.text != reading.own_words and (report := entry.memo("report", _read_report)) is not None:
-                self.work.add_report(entry.seq, report)
-        elif message.kind == "assistant":
-            has_text = not message.is_blank
-            if has_text and (decisions := decisions_of(entry)):
-                self.decisions.add_assistant(entry.seq, decisions)
-            if not message.tool_calls and message.cut_off is None:
-                self._add_reply(entry)
-            elif has_text:
-                self.texts.append(entry)
-            if message.tool_calls:
-                self._has_calls = True
-                self._silent_steps = 0 if has_text else self._silent_steps + 1
-                self._done_kinds = set() if has_text else self._done_kinds
-            for call in message.tool_calls:
-                self.requests.add_work()
-                line = lines.get((entry.seq, call.id))
-                self.work.steps_taken += line is None or line.kind not in LOOKS
-                if line is not None:
-                    self._failed_seq = entry.seq if line.outcome in _NOT_DONE else self._failed_seq
-                    if line.outcome == "ok":
-                        self._done_kinds.add(line.kind)
-                        self.edits.add(entry.seq, line.kind, call)
-                    is_quoted = line.outcome != "ok" or line.facts.tests is not None
-                    where = _result_seq(entries, at, call) if is_quoted else entry.seq
-                    expects_failure = is_quoted and has_text and _EXPECTS_FAILURE.search(message.text) is not None
-                    self._add_call(where, line, expects_failure=expects_failure)
+        if not message.is_real_user:
+            return
+        if message.text.startswith(_NOTIFICATION):
+            self.work.end_process(*(m[1] for p in (_ENDED_ID, _ENDED) if (m := p.search(message.text[:1_000]))))
+        reading = user_reading(entry)
+        self._add_user(entry.seq, reading, entries[max(0, at - _MOST_BEFORE) : at] if reading.rules else ())
+        if reading.text != reading.own_words and (report := entry.memo("report", _read_report)) is not None:
+            self.work.add_report(entry.seq, report)
+
+    def _add_assistant(self, entries: Sequence[Entry], at: int, lines: CallLines) -> None:
+        entry = entries[at]
+        message = entry.message
+        if message.kind != "assistant":
+            return
+        seq, calls, has_text = entry.seq, message.tool_calls, not message.is_blank
+        if has_text and (decisions := decisions_of(entry)):
+            self.decisions.add_assistant(seq, decisions)
+        if not calls and message.cut_off is None:
+            self._add_reply(entry)
+        elif has_text:
+            self.texts.append(entry)
+        if calls:
+            self._has_calls = True
+            self._silent_steps = 0 if has_text else self._silent_steps + 1
+            self._done_kinds = set() if has_text else self._done_kinds
+        for call in calls:
+            self.requests.add_work()
+            line = lines.get((seq, call.id))
+            self.work.steps_taken += line is None or line.kind not in LOOKS
+            if line is None:
+                continue
+            if line.outcome == "ok":
+                self._done_kinds.add(line.kind)
+                self.edits.add(seq, line.kind, call)
+                if line.facts.tests is None:  # as of almost every call
+                    self._add_call(seq, line, expects_failure=False)
+                    continue
+            elif line.outcome in _NOT_DONE:
+                self._failed_seq = seq
+            expects_failure = has_text and _EXPECTS_FAILURE.search(message.text) is not None
+            self._add_call(_result_seq(entries, at, call), line, expects_failure=expects_failure)
 
     def _add_user(self, seq: int, reading: UserReading, before: Sequence[Entry]) -> None:
         if not reading.text:
@@ -295,7 +325,7 @@ class _StateFold:
         choices = (tidy(reading.own_words),) if about else reading.choices
         if asks_for_data(about):
             choices = ()
-        if _DEFERS.search(reading.own_words):
+        if _DEFERS.is_in(reading.own_words):
             deferrals = filter(_is_deferral, sentences(reading.own_words))
             self.deferred += (SourcedValue(redact(tidy(s)), seq) for s in deferrals)
         self.decisions.add_user(seq, choices, takes_back=reading.takes_back, about=about)
@@ -309,7 +339,7 @@ class _StateFold:
         """Keep the questions of the last reply that a message puts off, until one is about them."""
         reply = self.last_reply
         question = self.requests.question
-        if reply is not None and question and not about and _PUTS_OFF.search(reading.own_words):
+        if reply is not None and question and not about and _PUTS_OFF.is_in(reading.own_words):
             asked = [s for s in sentences(redact(reply.message.typed_text)) if s.endswith(("?", "？"))]
             words = " … ".join(tidy(s.strip(" *_-")) for s in asked)
             self.put_off = SourcedValue(first_words(words, _QUESTION_CHARS), reply.seq) if words else self.put_off
@@ -376,8 +406,8 @@ class _StateFold:
             # Where no tool edits, the reply itself has the code.
             has_steps = self.work.steps_taken > steps or _FENCE in entry.message.text
             has_changed = self.work.changes > changes
-            if not has_changed and not is_question and has_steps and changes_of(entry):
-                self.stated.add(request.seq)
+            if not has_changed and not is_question and has_steps:
+                self.stating.setdefault(request.seq, []).append(entry)
             self.answered[request.seq] = request, entry, has_changed
             if self.work.plan and not still_open and not reply.has_more_to_do:
                 self.work.plan.clear()
@@ -458,14 +488,17 @@ class _StateFold:
 
     def _is_work(self, seq: int) -> bool:
         """Return whether something was changed for a request; where nothing is edited in place, the reply tells it."""
-        return self.answered[seq][2] or (seq in self.stated and not self.work.has_edits)
+        if self.answered[seq][2] or self.work.has_edits:
+            return self.answered[seq][2]
+        return any(map(changes_of, self.stating.get(seq, ())))
 
     def _answers(self, *, is_work: bool) -> Iterator[AnsweredQuestion]:
         """Yield the answered questions, or the requests for which something was changed or done, with the outcome."""
         chosen = [(a, reply) for a, reply, _ in self.answered.values() if is_work == self._is_work(a.seq)]
+        chosen = chosen[-_MOST_QUESTIONS:]
         topics = [topic_words(request.own_words) for request, _ in chosen]
         for n, (request, reply) in enumerate(chosen):
-            if n < len(chosen) - _MOST_QUESTIONS or (not is_work and _is_asked_again(topics[n], topics[n + 1 :])):
+            if not is_work and _is_asked_again(topics[n], topics[n + 1 :]):
                 continue
             is_disputed = request.seq in self.disputed
             question = first_words(_without_demands(request.own_words), _QUESTION_CHARS)
@@ -499,7 +532,7 @@ def _without_demands(words: str) -> str:
 
 def _is_deferral(sentence: str) -> bool:
     is_short = len(sentence) <= _QUESTION_CHARS and not sentence.endswith(("?", "？"))
-    return is_short and _DEFERS.search(sentence) is not None
+    return is_short and _DEFERS.is_in(sentence)
 
 
 def _join_statements(statements: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from perdure.context.task_state.state import (
     CommitRecord,
@@ -459,6 +460,7 @@ def _is_same_work(kind: str, target: str, line: CallLine) -> bool:
 _PREFIX = re.compile(r"^(?:cd \S+ *(?:&&|;) *|\w+=\S+ +|sudo +|time +|timeout \S+ +)*")
 
 
+@lru_cache(maxsize=256)
 def _command(target: str) -> str:
     """Return the program and subcommand of a command line: `git push`, `npm install`."""
     words = _PREFIX.sub("", target).split()

@@ -121,6 +121,23 @@ class UserSentences:
     listed: frozenset[str] = frozenset()
 
 
+NO_SENTENCES = UserSentences()
+
+
+def may_lay_down(own: str, chooses: Callable[[str], object]) -> bool:
+    """Return whether a text may hold a rule, a correction or what `chooses` finds.
+
+    Most texts do not, and in whose voice they are is costly to tell.
+    """
+    for lines in _passages(own):
+        if len(lines) > 2 and RULES_HEADING.match(lines[0]):
+            return True
+        pieces = (s for line in lines for s in _line_sentences(line))
+        if any(is_standing(s) or _CORRECTS.match(s) or chooses(s) for s in pieces):
+            return True
+    return False
+
+
 def read_sentences(own: str) -> UserSentences:
     """Return the sentences in the user's own words, without fiction, reported speech, verse and text for machines."""
     own_sentences: list[str] = []

@@ -157,8 +157,11 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
         ["It", "runs", "now;", "later"], ["The", "same", "in", "every"],
     ]  # fmt: skip
     covers = page.text(".question .covers")
-    assert "always" in covers
-    assert "delete-outside" in covers
+    # By the names of the buttons; a command is shown as one.
+    assert covers.startswith("“Always allow” allows")
+    assert "“Allow in this session” until" in covers
+    assert "delete-outside" in page.text(".question .covers code")
+    assert "In the folder " in page.text(".question")
     # However long it is, it scrolls inside the card, and every choice is in scope below it.
     box = "document.querySelector('.question pre')"
     assert page.run(f"{box}.scrollHeight > {box}.clientHeight && {box}.scrollWidth <= {box}.clientWidth")

@@ -70,3 +70,10 @@ def test_a_refused_or_failed_call_is_not_reported_as_done() -> None:
 
 def test_every_refused_call_is_counted_with_or_without_a_reason() -> None:
     assert dict(describe_state(_state()))["refused calls"] == "2"
+
+
+def test_a_request_that_was_answered_with_a_question_is_open_and_says_so() -> None:
+    messages = [user("Port the lexer to C."), assistant("Which standard shall it follow, C99 or C11?")]
+    rows = dict(describe_state(read_state([Entry(at, m) for at, m in enumerate(messages, 1)], {})))
+    assert rows["open request"] == "“Port the lexer to C.”"
+    assert rows["asked back"] == "“Which standard shall it follow, C99 or C11?”"

@@ -32,6 +32,7 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
     )
     commit = state.commits[-1].commit if state.commits else None
     changed = [f for f in state.files if f.status == "changed"]
+    asked = state.pending_question
     done, left = sum(i.is_done for i in state.plan), [i for i in state.plan if not i.is_done]
     next_item = f", next: {first_words(tidy(left[0].text), 60)}" if left else ""
     rows = [
@@ -40,6 +41,8 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
             f"“{first_words(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
         ),
         ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
+        # Why a request is open although there was a reply.
+        ("asked back", f"“{first_words(tidy(asked.value), 80)}”" if requests and asked is not None else ""),
         ("the user's rules", _count_with_newest(sorted(rules, key=lambda i: i.seq))),
         ("refused calls", _describe_refusals(state)),
         ("folder", state.folder.value if state.folder else ""),

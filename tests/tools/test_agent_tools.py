@@ -28,7 +28,7 @@ def memory(tmp_path: Path) -> MemoryTool:
 
 @pytest.mark.spec("J7", "J11")
 def test_note_is_on_disk_and_private_when_the_tool_returns(memory: MemoryTool, tmp_path: Path) -> None:
-    memory.memory(ME, "add", text="uses uv, not pip")
+    assert memory.memory(ME, "add", text="uses uv, not pip").startswith("MEMORY.md now has 1 note.")
     memory.memory(ME, "add", target="user", text="prefers short answers")
     file = tmp_path / "ada" / "MEMORY.md"
     assert file.read_text() == "uses uv, not pip"

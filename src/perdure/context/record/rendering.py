@@ -68,6 +68,7 @@ _LEAST_WORTH = 0.15
 _OLD_PASSAGES = 2
 # A passage of this length is shown once.
 _REPEATABLE_CHARS = 80
+_MOST_FILLS = 2
 _QUOTED_CHARS = 78
 _VERBS: Mapping[CallKind, str] = {
     "read": "read",
@@ -165,23 +166,22 @@ class Drawing:
         """Return the text of the best options that fits the room; "" where none does."""
         first = self._recent_steps(int(_RECENT_STEPS_SHARE * room))
         text, chosen = fill_budget(self.options, room, self.render, first=first)
-        # Of thousands of passages only those that were chosen are compared with the sections.
-        while self.already and self._leave_out_told(chosen):
+        told = ToldLines.read(self.already)
+        for _ in range(_MOST_FILLS if self.already else 0):
+            if not self._leave_out_told(chosen, told):
+                break
             text, chosen = fill_budget(self.options, room, self.render, first=first)
         return text
 
-    def _leave_out_told(self, chosen: set[int]) -> bool:
-        """Leave out the chosen passages that the sections tell in other words; return whether there are any."""
-        told = ToldLines.read(self.already)
-        scores = self.options.scores
-        count = 0
+    def _leave_out_told(self, chosen: set[int], told: ToldLines) -> bool:
+        """Leave out the chosen passages, a few of thousands, that the sections tell already; whether there are any."""
+        scores, count = self.options.scores, 0
         for item, label in zip(self._items, self._firsts, strict=True):
             if label not in chosen or type(item) is not _Said or item.repeats is not None:
                 continue
             if item.statement.speaker == "user" or item.statement.is_binding:
                 continue
-            for option, passage in enumerate(item.statement.passages):
-                at = label + 1 + 2 * option
+            for at, passage in zip(range(label + 1, len(scores), 2), item.statement.passages, strict=False):
                 if at in chosen and scores[at] and told.have(passage.text):
                     scores[at] = scores[at + 1] = 0.0
                     count += 1

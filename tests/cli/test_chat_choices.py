@@ -307,7 +307,7 @@ def test_resume_in_a_chat_with_another_window_reports_it_once(home: Path) -> Non
             chat.see("/128,000")
             chat.type(f"/resume {session_id}\r")
             chat.see("The window is 128,000 tokens here; in this conversation it was 12,000.")
-            chat.see("--set model.context_length=12000 chat --resume c_")
+            chat.see("--set model.context_length=12000 \\", "  chat --resume c_")
             chat.type("more\r")
             chat.see("Two.")
         assert chat.shown.count("The window is 128,000") == 1

@@ -47,7 +47,7 @@ def test_first_run_to_undo_on_the_embedded_model(term: Terminal, home: Path) -> 
         term.say(f"Question {n}: is that right? " + "There are many widgets in it. " * 25)
         term.see(f"Question {n}", "/2,048 ·")
     term.say("/compress port")
-    seen = term.see("Compacted without a model", "before █", "after  ", "/undo compaction takes it back")
+    seen = term.see("Compacted without a model", "before █", "after  ", "compaction takes it back")
     assert re.search(r"before █+ +[\d,]+ tokens in 6 messages", seen)
     term.say("/quit")
     seen = term.see("Go on with it:", "output")

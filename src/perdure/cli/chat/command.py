@@ -35,7 +35,7 @@ Keys:
 \b
 Exit status:
   0 answered   1 no answer   2 called wrongly   130 interrupted   141 the reader of --json is gone
-  What -q refused, as nobody can approve it, is named on standard error; an answer is 0 all the same.
+  What -q refused, as nobody can approve it, is named on standard error; an answer is still 0.
 """
 
 

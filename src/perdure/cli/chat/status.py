@@ -9,7 +9,7 @@ from dataclasses import replace
 from perdure.agent.context_usage import last_usage
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
-from perdure.cli.style import break_command, program_call, program_name, runnable
+from perdure.cli.style import break_command, program_name, runnable
 from perdure.commands.context import billed_totals, unpriced_lines
 from perdure.commands.format import bar, count, money, share, tokens, total_cost, usage_lines
 from perdure.config.env import is_secret_name, own_variables
@@ -100,11 +100,11 @@ def window_note(surface: ChatCommandContext) -> str | None:
     if was == DEFAULT_WINDOW:  # calls do not record whether it was only assumed
         return None
     conversation_id = surface.store.conversations.get(session_id).id
-    flags = " ".join([*_flags(surface, (*_RESTORED, "model.context_length")), f"--set model.context_length={was}"])
-    return (
-        f"The window is {tokens(gauge.window)} tokens here; in this conversation it was {tokens(was)}."
-        f" To go on with that: {program_call()} {flags} chat --resume {conversation_id}"
-    )
+    flags = [*_flags(surface, (*_RESTORED, "model.context_length")), f"--set model.context_length={was}"]
+    command = (*_variables(), program_name(), *flags, f"chat --resume {conversation_id}")
+    note = f"The window is {tokens(gauge.window)} tokens here; in this conversation it was {tokens(was)}."
+    # In lines that a shell joins, for any width.
+    return "\n".join([f"{note} To go on with that:", *break_command(command, _COMMAND_WIDTH)])
 
 
 def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
@@ -133,13 +133,17 @@ _RESTORED = ("model.name", "model.provider", "permissions.mode", "tools.approval
 
 def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator[str]:
     """Return the command that resumes the session, with the environment and the config of this run, in lines."""
-    variables = [f"{name}={shlex.quote(value)}" for name, value in own_variables().items()]
     restored = _RESTORED if surface.has_configured_window else (*_RESTORED, "model.context_length")
     flags = _flags(surface, restored)
     resume = f"chat --resume {conversation_id}"
     # On a line of its own, which a narrow terminal does not break.
     yield "Go on with it:"
-    yield from break_command((*variables, program_name(), *flags, resume), _COMMAND_WIDTH)
+    yield from break_command((*_variables(), program_name(), *flags, resume), _COMMAND_WIDTH)
+
+
+def _variables() -> list[str]:
+    """Return the variables of this run as they stand before a command."""
+    return [f"{name}={shlex.quote(value)}" for name, value in own_variables().items()]
 
 
 def _flags(surface: ChatCommandContext, restored: Collection[str]) -> list[str]:

@@ -315,11 +315,11 @@ class Ledger:
 
         def load(tx: Transaction) -> Totals | None:
             child = get_conversation(tx, conversation_id_of(tx, any_id))
-            parts, values, seen = list[str](), list[Value](), {child.id}
-            while child.kind == "branch" and child.parent_id is not None and child.parent_id not in seen:
+            parts, values, visited = list[str](), list[Value](), {child.id}
+            while child.kind == "branch" and child.parent_id is not None and child.parent_id not in visited:
                 parts.append("(k.conversation = ? AND k.started_at <= ?)")
                 values += [child.parent_id, child.created_at_ms]
-                seen.add(child.parent_id)
+                visited.add(child.parent_id)
                 child = get_conversation(tx, child.parent_id)
             sql = f"SELECT {_SUMS} FROM call k WHERE {' OR '.join(parts)}"
             return _totals(tx.rows(sql, values)[0]) if parts else None

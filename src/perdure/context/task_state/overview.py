@@ -33,8 +33,8 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
     commit = state.commits[-1].commit if state.commits else None
     changed = [f for f in state.files if f.status == "changed"]
     asked = state.pending_question
-    done, left = sum(i.is_done for i in state.plan), [i for i in state.plan if not i.is_done]
-    next_item = f", next: {first_words(tidy(left[0].text), 60)}" if left else ""
+    done, pending = sum(i.is_done for i in state.plan), [i for i in state.plan if not i.is_done]
+    next_item = f", next: {first_words(tidy(pending[0].text), 60)}" if pending else ""
     rows = [
         (
             "open request",

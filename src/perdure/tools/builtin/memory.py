@@ -117,8 +117,8 @@ class MemoryTool:
         elif index is not None:
             notes[index : index + 1] = [text] if action == "replace" else []
         self._memory.write(context.user.stored_key, target, _SEPARATOR.join(notes))
-        held = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
-        return f"{_FILES[target]} now has {held}. It takes effect when the next session starts."
+        size = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
+        return f"{_FILES[target]} now has {size}. It takes effect when the next session starts."
 
 
 def safe_name(key: str) -> str:

@@ -73,7 +73,7 @@ def holds_of_every_compaction(
     assert raw == before, "the input was changed"
     assert ask is None or ask.calls <= 7
     out = parsed(report.messages)
-    assert rules.violations(out) == []
+    assert report.outcome == "nothing_to_do" or rules.repair_open(out) == out
     engine = ContextCompressor(context_length=window, settings=CompressionSettings(**choices))
     threshold = engine.budgets.threshold_tokens
     if report.after_tokens - unread_tokens(raw) > threshold:
@@ -83,7 +83,7 @@ def holds_of_every_compaction(
         assert must_stay(raw) + least > threshold
         assert "still above the threshold" in report.message or report.outcome == "nothing_to_do"
     if report.outcome == "nothing_to_do":
-        assert report.messages == raw or rules.violations(parsed(raw))
+        assert report.messages == raw
         assert report.message
         return
     assert report.after_tokens < report.before_tokens

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.context.handoff import END_MARKER, Handoff, render
 from perdure.context.handoff_sections import handoff_message
-from perdure.context.retention import project, shorten_head
+from perdure.context.retention import shorten_head
 from perdure.core import rules
 from perdure.core.messages import Message, TextPart, ToolCall, assistant, system, tool_result, user
 from perdure.models.tokens import estimate_message
@@ -66,7 +66,7 @@ def test_large_arguments_in_the_head_stay_valid_json() -> None:
 )
 def test_the_role_avoids_two_equal_ones_or_the_two_are_merged(before: list[Message], after: list[Message]) -> None:
     handoff = handoff_message(TEXT, before[-1] if before else None, after[0] if after else None)
-    out = project([*before, handoff, *after], head_tokens=10_000)
+    out = rules.repair(shorten_head([*before, handoff, *after], head_tokens=10_000))
     assert rules.violations(out) == []
     assert len(out) <= len(before) + 1 + len(after) + (not before and not after)
     if after:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,31 @@ def test_a_cut_never_falls_between_a_call_and_its_results() -> None:
 def test_two_user_messages_become_one_of_two_parts() -> None:
     (mended,) = rules.repair([user("first"), user("second")])
     assert mended.parts == (TextPart("first"), TextPart("second"))
+
+
+def test_neighbours_of_different_names_are_labelled_with_them() -> None:
+    alice, bob = Message("user", "Keep it.", name="alice"), Message("user", "Raise it.", name="bob")
+    (mended,) = rules.repair([alice, bob, user("Which?")])
+    assert [p.text for p in mended.parts] == ["alice: Keep it.", "bob: Raise it.", "user: Which?"]
+    assert mended.name is None
+    (same,) = rules.repair([alice, replace(alice, content="And soon.")])
+    assert (same.name, [p.text for p in same.parts]) == ("alice", ["Keep it.", "And soon."])
+
+
+def test_a_key_stays_only_where_all_merged_messages_have_it() -> None:
+    (mended,) = rules.repair([Message("user", t, extra={"id": t, "room": 4}) for t in "ab"])
+    assert mended.extra == {"room": 4}
+    note, request = rules.repair([user("q"), assistant("a"), system("be brief"), user("c")])[2].parts
+    assert (note, request) == (TextPart("[System note] be brief"), TextPart("c"))
+
+
+def test_the_last_calls_of_an_open_history_get_no_made_up_results() -> None:
+    history = [user("q"), user("now"), assistant(None, (CALL, OTHER)), tool_result("call_2", "b")]
+    mended = rules.repair_open(history)
+    assert [m.text for m in mended] == ["q\nnow", "", "b"]
+    closed = rules.repair_open([*history, user("and?")])
+    assert rules.MISSING_RESULT in [m.text for m in closed], "a call behind which the conversation went on is not open"
+    assert rules.repair_pairs(history) is history
 
 
 def test_two_assistant_messages_become_one_with_all_calls_and_their_results() -> None:

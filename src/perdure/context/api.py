@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Required, TypedDict, Unpack
 
@@ -14,7 +15,6 @@ from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import CompactionReport, Steps, run_steps, run_steps_here
 from perdure.context.summarizer import AnySummarize
-from perdure.core import rules
 from perdure.core.errors import ConfigError, InvalidMessage
 from perdure.core.messages import Message
 from perdure.models.tokens import estimate_tokens
@@ -108,10 +108,10 @@ def _compress_if_needed(
         raise ConfigError(f"prompt_tokens is a number of tokens, or None; given: {prompt_tokens!r}")
     tokens = prompt_tokens if prompt_tokens is not None else estimate_tokens(messages, tools=tools)
     if not engine.should_compress(tokens):
+        unchanged = _as_given(messages)
         at = engine.budgets.threshold_tokens
         message = f"Nothing to compact yet: about {tokens:,} tokens, compacts at {at:,}."
-        unchanged = [Message.from_dict(m).to_dict() if isinstance(m, str) else dict(m) for m in messages]
-        return CompactionReport(_sendable(unchanged), "nothing_to_do", "", tokens, tokens, message)
+        return CompactionReport(unchanged, "nothing_to_do", "", tokens, tokens, message)
     return (yield from _compress(messages, **options))
 
 
@@ -119,9 +119,11 @@ def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressO
     _check_messages(messages)
     engine = _engine(options)
     done = yield from engine.steps(messages, focus_topic=options.get("focus_topic"), reason="user")
+    if done.is_noop and done.before_tokens > options["context_length"]:
+        done = replace(done, message=_why_too_long(done.before_tokens, options["context_length"]))
     figures = "" if done.is_noop else f" About {done.before_tokens:,} → {done.after_tokens:,} tokens."
     return CompactionReport(
-        messages=_sendable(done.messages) if done.is_noop else done.messages,
+        messages=_as_given(messages) if done.is_noop else done.messages,
         outcome=done.outcome,
         handoff=done.handoff,
         before_tokens=done.before_tokens,
@@ -172,7 +174,14 @@ def compression_settings(settings: CompressionSettings | Settings | Mapping[str,
         raise ConfigError(f"compression.{key}: {wrong['msg']}; given: {wrong.get('input')!r}") from None
 
 
-def _sendable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Repair a list that was not compacted; a valid one is returned unchanged."""
-    read = [Message.from_dict(m) for m in messages]
-    return messages if rules.is_valid(read) else [m.to_dict() for m in rules.repair(read)]
+def _why_too_long(tokens: int, window: int) -> str:
+    return (
+        f"Nothing could be compacted, though the messages take about {tokens:,} tokens and the window has {window:,}:"
+        " all that is left is kept word for word (system messages, the newest request, tool results that the model has"
+        " not read, a handoff). Shorten one of them, or take a model with a larger window."
+    )
+
+
+def _as_given(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of a list that was not compacted: each as it is, also where a request would merge it."""
+    return [m if isinstance(m, dict) else Message.from_dict(m).to_dict() for m in messages]

@@ -37,6 +37,8 @@ class CompactionHistory:
     is_logged: bool
     # Whether any message may be more than one text: only such a one can hold an image.
     has_parts: bool
+    # What was left out while reading, for the user.
+    notices: tuple[str, ...] = ()
 
     @classmethod
     def read(
@@ -48,14 +50,15 @@ class CompactionHistory:
         """
         is_logged = set(map(type, items)) == {Entry}
         origins: list[int | None] | None = None
+        notices: tuple[str, ...] = ()
         if is_logged:
             entries = cast("Sequence[Entry]", items)
         else:
             # Positions are negative: they are in no log, and cannot be opened.
-            entries, origins = _read_plain(items, key)
+            entries, origins, notices = _read_plain(items, key)
         messages = [e.message for e in entries]
         has_parts = any(m.kind == "handoff" or type(m.content) is tuple for m in messages)
-        return cls(entries, messages, _sizes(entries, model), origins, is_logged, has_parts)
+        return cls(entries, messages, _sizes(entries, model), origins, is_logged, has_parts, notices)
 
     @property
     def note_tokens(self) -> int:
@@ -103,13 +106,21 @@ def tokens_of(entry: Entry, model: str = "") -> int:
     return tokens
 
 
-def _read_plain(items: Sequence[Item], key: Callable[[], bytes]) -> tuple[list[Entry], list[int | None] | None]:
-    """Read, repair and number a history without a log; return its entries, and where each was among the items."""
+def _read_plain(
+    items: Sequence[Item], key: Callable[[], bytes]
+) -> tuple[list[Entry], list[int | None] | None, tuple[str, ...]]:
+    """Read and number a history without a log, its calls and results in pairs.
+
+    Returns its entries, where each was among the items, and notices of what was left out.
+    """
     given = {id(i.message): i for i in items if isinstance(i, Entry)}
     read = [i.message if isinstance(i, Entry) else Message.from_dict(i) for i in items]
-    messages = rules.repair(read)
+    # Neighbours of one role stay apart until the result is sent, so that a boundary may lie between them.
+    messages = rules.repair_pairs(read)
     origins: list[int | None] | None = None
+    notices: tuple[str, ...] = ()
     if messages is not read:
+        notices = _report_left_out(read, messages)
         # Before tokens are counted, as the output will be repaired too.
         index = {id(m): n for n, m in enumerate(read)}
         origins = [index.get(id(m)) for m in messages]
@@ -122,7 +133,21 @@ def _read_plain(items: Sequence[Item], key: Callable[[], bytes]) -> tuple[list[E
     else:
         entries = [Entry(n, m) for n, m in enumerate(messages, first)]
     _share_memos(entries)
-    return entries, origins
+    return entries, origins, notices
+
+
+def _report_left_out(read: Sequence[Message], mended: Sequence[Message]) -> tuple[str, ...]:
+    """Name the tool results that a repair left out since no call of theirs is in view, or it had a result already."""
+    known = {id(m) for m in read}
+    stubs = sum(m.content == rules.MISSING_RESULT and id(m) not in known for m in mended)
+    count = sum(m.role == "tool" for m in read) - (sum(m.role == "tool" for m in mended) - stubs)
+    if count <= 0:
+        return ()
+    answered = {m.tool_call_id for m in mended if m.role == "tool"}
+    ids = list(dict.fromkeys(m.tool_call_id for m in read if m.role == "tool" and m.tool_call_id not in answered))
+    named = f" ({', '.join(map(repr, ids[:3]))}{', …' if len(ids) > 3 else ''})" if ids else ""
+    what = "1 tool result was" if count == 1 else f"{count:,} tool results were"
+    return (f"{what} left out{named}: no call in the list asks for {'it' if count == 1 else 'them'}.",)
 
 
 def _share_memos(entries: Iterable[Entry]) -> None:

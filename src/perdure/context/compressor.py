@@ -373,6 +373,7 @@ class ContextCompressor(ContextEngine):
             after_tokens=after,
             message=self._describe(written, after, unread)
             + ("" if reason in ON_REQUEST else self._explain_repetition(written, after)),
+            notices=history.notices,
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,
@@ -412,7 +413,7 @@ class ContextCompressor(ContextEngine):
 
         Unread results do not count: no pass may shorten them.
         """
-        notices = []
+        notices = list(done.notices)
         if not done.is_noop:
             # `perdure.compress` creates an engine per call, so a handoff in the history counts as a compaction.
             if max(self._chain.count + 1, 2 if had_handoff else 1) == 2 and self._is_due("repeated_compaction"):
@@ -483,6 +484,7 @@ class ContextCompressor(ContextEngine):
             protect_first_n=s.protect_first_n,
             tail_overrun=s.tail_overrun,
             head_decays=s.head_decay,
+            keeps_handoff_apart=not history.is_logged,  # a log keeps both messages, and only what is sent merges them
         )
 
     def _unread_tokens(self, added: int) -> int:

@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from perdure.context.handoff import Handoff, with_compaction_note
-from perdure.context.retention import find_unread, project
+from perdure.context.retention import find_unread, shorten_head
+from perdure.core import rules
 from perdure.core.concurrency import await_foreign, call_foreign, run_coroutine, run_shielded
 from perdure.core.datastructures import Interval, MappingAccess
 from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome
 from perdure.core.messages import Entry, Message
 from perdure.core.ports import Clock, KeyValue, LogReader
-from perdure.core.rules import leading_system
 from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import estimate_message
 
@@ -224,12 +224,14 @@ class Compaction:
         applied = self.apply(self.source)
         plain = [_message(item) for item in applied]
         addresses = [f"m:{item.seq}" if isinstance(item, Entry) else "" for item in applied]
-        visible = project(plain, head_tokens=self.head_tokens, addresses=addresses)
+        shortened = shorten_head(plain, head_tokens=self.head_tokens, addresses=addresses)
         if not all(isinstance(item, Mapping | str) for item in self.source):
-            return visible
+            return rules.repair(shortened)
+        # The caller of a plain list may be about to append the result of its last call.
+        visible = rules.repair_open(shortened)
         originals = {id(m): item for m, item in zip(plain, applied, strict=True) if isinstance(item, Mapping)}
         out = [originals.get(id(m)) or m.to_dict() for m in visible]
-        return with_compaction_note(out, leading_system(visible)) if self.handoff_data is not None else out
+        return with_compaction_note(out, rules.leading_system(visible)) if self.handoff_data is not None else out
 
     def apply(self, items: Sequence[T]) -> list[T | Message]:
         """Apply the plan: kept items unchanged, inserted messages between them."""

@@ -39,6 +39,8 @@ class Limits:
     protect_first_n: int = 3
     tail_overrun: float = 1.5
     head_decays: bool = True
+    # Whether to move a boundary by a few messages where the handoff would be merged with what follows it.
+    keeps_handoff_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,48 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
     if not boundaries.pinned and boundaries.tail_start == size:
         # Nothing would follow the handoff: it ends the history, and must not be merged with a head before it.
         boundaries = replace(boundaries, head_end=lead)
-    return boundaries
+    return _set_handoff_apart(messages, tokens, boundaries, limits) if limits.keeps_handoff_apart else boundaries
+
+
+# Of the tail's budget, what a message may take that is kept only so that nothing is merged.
+_EXTRA_SHARE = 0.25
+
+
+def _set_handoff_apart(
+    messages: Sequence[Message], tokens: Sequence[int], boundaries: Boundaries, limits: Limits
+) -> Boundaries:
+    """Move a boundary by one message if both roles that the handoff may have clash with a neighbour.
+
+    It is unchanged where that does not help. Calls and results, and the newest request, are never moved.
+    """
+    b = boundaries
+    if not b.has_content or _is_apart(messages, b):
+        return b
+    candidates = []
+    if b.head_end > b.lead and _stands_alone(messages[b.head_end]):
+        spent = sum(tokens[b.lead : b.head_end + 1])
+        candidates += [replace(b, head_end=b.head_end + 1)] if spent <= limits.head_tokens else []
+    first, last = b.tail_start - 1, b.tail_start
+    if not b.pinned and _stands_alone(messages[first]) and tokens[first] <= limits.tail_tokens * _EXTRA_SHARE:
+        candidates.append(replace(b, tail_start=first))
+    if not b.pinned and last + 1 < b.size and _stands_alone(messages[last]):
+        is_newest = not any(m.is_request for m in messages[last + 1 :])
+        candidates += [] if is_newest else [replace(b, tail_start=last + 1)]
+    if b.head_end > b.lead + 1 and _stands_alone(messages[b.head_end - 1]):
+        candidates.append(replace(b, head_end=b.head_end - 1))
+    return next((c for c in candidates if c.has_content and _is_apart(messages, c)), b)
+
+
+def _is_apart(messages: Sequence[Message], boundaries: Boundaries) -> bool:
+    """Whether the handoff can have a role that differs from those of both its neighbours."""
+    before = messages[boundaries.head_end - 1].role if boundaries.head_end > boundaries.lead else None
+    following = next(iter(boundaries.pinned), boundaries.tail_start)
+    after = messages[following].role if following < boundaries.size else None
+    return after != "user" if before in (None, "assistant") else after != "assistant"
+
+
+def _stands_alone(message: Message) -> bool:
+    return message.role in ("user", "assistant") and message.kind != "handoff" and not message.tool_calls
 
 
 def _protected_unread(
@@ -211,13 +254,14 @@ def _with_pinned(
         # The request is kept whatever its size, so it does not count against the budget of the reply.
         spent += min(tokens[newest], limits.tail_tokens // 2)
     lowest = boundaries.head_end if boundaries.previous is None else max(boundaries.head_end, boundaries.previous + 1)
+    most = min(limits.tail_overrun * limits.tail_tokens, max(limits.room_tokens, limits.tail_tokens // 4))
     for i in range(boundaries.size - 1, lowest - 1, -1):
         m = messages[i]
         if m.role == "assistant" and m.kind == "assistant" and not m.tool_calls and m.text.strip():
             following = min((k for k in pinned if k > i), default=boundaries.tail_start)
             # Directly before another assistant message the two would be merged, and could not be separated again.
             is_alone = following == boundaries.size or messages[following].role != "assistant"
-            if i < boundaries.tail_start and is_alone and spent + tokens[i] <= limits.tail_overrun * limits.tail_tokens:
+            if i < boundaries.tail_start and is_alone and spent + tokens[i] <= most:
                 pinned.append(i)
             break
     return replace(boundaries, pinned=tuple(sorted(pinned)))
@@ -226,11 +270,6 @@ def _with_pinned(
 _LEAST_SHOWN_TOKENS = 40
 # Share of the head's budget that one tool result may take.
 _RESULT_SHARE = 0.15
-
-
-def project(messages: Sequence[Message], *, head_tokens: int, addresses: Sequence[str] = ()) -> list[Message]:
-    """Shorten the head and repair the view for sending; `addresses` are those of the messages in the log."""
-    return rules.repair(shorten_head(messages, head_tokens=head_tokens, addresses=addresses))
 
 
 def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Sequence[str] = ()) -> list[Message]:

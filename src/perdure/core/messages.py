@@ -59,6 +59,9 @@ CONTINUES = "[The conversation continues.]"
 SYSTEM_NOTE = "[System note] "
 # Key in the `extra` of a tool call that the client runs; never sent to a model.
 CLIENT_CALL = "run_by_client"
+# Key in the `extra` of an assistant message: the order of its pieces, where they are not reasoning, text, calls:
+# "r0" the first reasoning detail, "t0" the first text, "c0" the first call. Some services check it on replay.
+OUTPUT_ORDER = "output_order"
 # Key in the `extra` of a user message: spans of its first text part that were pasted. Never sent to a model.
 PASTED = "pasted"
 # Key in the `extra` of an assistant message that is a refusal: by the model itself, or by a filter of its provider.

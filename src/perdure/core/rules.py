@@ -1,10 +1,12 @@
 """History rules: each reports violations, repairs them and lists valid cut points.
 
-    SystemFirst       system messages come first only              a later one becomes a note in the user role
+    SystemFirst       system messages come first only              a later one becomes a note in the user role, with
+                                                                   its own keys
     Pairs             every call has one result right after it     late results move up, missing ones get a stub,
                                                                    doubled and stray ones go; ids are made unique
-    AlternatingRoles  user, assistant, user, assistant; results    equal neighbours become one message of several parts;
-                      only after their call; a user first          a gap is filled with a short placeholder
+    AlternatingRoles  user, assistant, user, assistant; results    equal neighbours become one message of several parts,
+                      only after their call; a user first          labelled where their names differ; a gap is filled
+                                                                   with a short placeholder
 
 `repair()` runs them in this order and returns the very list it was given when nothing is wrong, so checking costs one
 pass. Repair happens in the request projection only: the log keeps messages as they were.
@@ -12,12 +14,15 @@ pass. Repair happens in the request projection only: the log keeps messages as t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from itertools import chain
+from typing import Any, Protocol
 
 from perdure.core.messages import (
     CONTINUES,
+    OUTPUT_ORDER,
+    PASTED,
     SYSTEM_NOTE,
     TURN_ENDED,
     Kind,
@@ -145,17 +150,17 @@ class AlternatingRoles:
 
     def repair(self, messages: Sequence[Message]) -> list[Message]:
         start = leading_system(messages)
-        out = list(messages[:start])
+        runs: list[list[Message]] = []
         before = "start"
         for m in messages[start:]:
             if m.role == before and m.role != "tool":
-                out[-1] = merge(out[-1], m)
+                runs[-1].append(m)
                 continue
             if (before, m.role) not in _MAY_FOLLOW:
-                out.append(_filler(before))
-            out.append(m)
+                runs.append([_filler(before)])
+            runs.append([m])
             before = m.role
-        return out
+        return [*messages[:start], *(run[0] if len(run) == 1 else merge(*run) for run in runs)]
 
     def cut_points(self, messages: Sequence[Message]) -> set[int]:
         return set(range(len(messages) + 1))
@@ -222,6 +227,32 @@ def repair(messages: Sequence[Message]) -> list[Message]:
     return list(messages)
 
 
+def repair_open(messages: Sequence[Message]) -> list[Message]:
+    """Repair a history whose last calls may still be running: they get no made-up results."""
+    return _reopen(repair(messages), messages)
+
+
+def repair_pairs(messages: Sequence[Message]) -> list[Message]:
+    """Repair all but the alternation of roles, and leave the last calls open; the same list object if nothing changes.
+
+    So every message can still be told from its neighbours.
+    """
+    if isinstance(messages, list) and is_valid(messages):
+        return messages
+    mended = _reopen(Pairs().repair(SystemFirst().repair(messages)), messages)
+    is_same = len(mended) == len(messages) and all(a is b for a, b in zip(mended, messages, strict=True))
+    return messages if is_same and isinstance(messages, list) else mended
+
+
+def _reopen(mended: list[Message], given: Sequence[Message]) -> list[Message]:
+    """Remove the stub results that a repair added at the very end."""
+    if not mended or mended[-1].role != "tool":
+        return mended
+    start = next(i for i in range(len(mended), -1, -1) if i == 0 or mended[i - 1].role != "tool")
+    known = set(map(id, given[-(len(mended) - start) :]))
+    return [*mended[:start], *(m for m in mended[start:] if m.content != MISSING_RESULT or id(m) in known)]
+
+
 def cut_points(messages: Sequence[Message]) -> set[int]:
     """Return every index at which a history may be split without breaking a rule that it keeps."""
     return set.intersection(*(rule.cut_points(messages) for rule in RULES))
@@ -235,19 +266,44 @@ def leading_system(messages: Sequence[Message]) -> int:
     return n
 
 
-def merge(first: Message, second: Message) -> Message:
-    """Merge two neighbouring messages of one role into one; their texts stay separate parts."""
+def merge(*messages: Message) -> Message:
+    """Merge neighbouring messages of one role into one; their texts stay separate parts.
+
+    A name or an unknown key stays only where all of them have it, lest it is taken for that of another's words; where
+    the names differ, each text begins with that of its speaker.
+    """
+    first = messages[0]
+    has_one_name = all(m.name == first.name for m in messages)
+    speakers = {m.name for m in messages if m.kind not in ("note", "handoff")}
+    labelled = messages if has_one_name else [_label(m, speakers) for m in messages]
+    parts = tuple(chain.from_iterable(map(_whole_parts, labelled)))
     return replace(
         first,
-        content=(_whole_parts(first) + _whole_parts(second))
-        or (first.content if first.content is not None else second.content),
-        tool_calls=first.tool_calls + second.tool_calls,
-        reasoning="\n".join(r for r in (first.reasoning, second.reasoning) if r) or None,
-        reasoning_details=first.reasoning_details + second.reasoning_details,
-        kind=_merged_kind(first, second),
-        extra={**second.extra, **first.extra},
+        content=parts or next((m.content for m in messages if m.content is not None), None),
+        tool_calls=tuple(chain.from_iterable(m.tool_calls for m in messages)),
+        name=first.name if has_one_name else None,
+        reasoning="\n".join(m.reasoning for m in messages if m.reasoning) or None,
+        reasoning_details=tuple(chain.from_iterable(m.reasoning_details for m in messages)),
+        kind=_merged_kind(messages),
+        extra=_common_keys(messages),
         has_content_key=True,
     )
+
+
+def _label(message: Message, speakers: Collection[str | None]) -> Message:
+    """Return a message whose text begins with the name of its speaker, or with its role where only others have one."""
+    if message.kind in ("note", "handoff") or message.is_blank:
+        return message
+    is_one_text = isinstance(message.content, str) or len(message.parts) == 1
+    name = message.name or (message.role if len(speakers) > 1 and is_one_text else None)
+    if name is None:
+        return message
+    if isinstance(message.content, str):
+        return replace(message, content=f"{name}: {message.content}")
+    first, *others = message.parts
+    if isinstance(first, TextPart):
+        return replace(message, content=(replace(first, text=f"{name}: {first.text}"), *others))
+    return replace(message, content=(TextPart(f"{name}:"), first, *others))
 
 
 def _whole_parts(message: Message) -> tuple[Part, ...]:
@@ -258,13 +314,29 @@ def _whole_parts(message: Message) -> tuple[Part, ...]:
     return parts
 
 
-def _merged_kind(first: Message, second: Message) -> Kind:
-    """Return the kind of two merged messages. A blank one does not count: a note merged with it must stay a note."""
-    if first.kind == second.kind or (second.is_blank and not second.tool_calls):
-        return first.kind
-    if first.kind == "note" or (first.is_blank and not first.tool_calls):
-        return second.kind
-    return "user" if first.role == "user" else first.kind
+def _merged_kind(messages: Sequence[Message]) -> Kind:
+    """Return the kind of merged messages. A blank one does not count: a note merged with it must stay a note."""
+    kind = messages[0].kind
+    is_empty = True
+    for m in messages:
+        adds_nothing = m.is_blank and not m.tool_calls
+        if kind != m.kind and not adds_nothing:
+            kind = m.kind if kind == "note" or is_empty else "user" if m.role == "user" else kind
+        is_empty = is_empty and adds_nothing
+    return kind
+
+
+# Keys whose values are positions in the content that a message begins with, so that they stay true when more follows.
+_POSITIONS = (OUTPUT_ORDER, PASTED)
+
+
+def _common_keys(messages: Sequence[Message]) -> Mapping[str, Any]:
+    """Return the unknown keys that all of the messages have, with the same value."""
+    first, *others = (m.extra for m in messages)
+    keys = {k: v for k, v in first.items() if k in _POSITIONS or all(k in e and e[k] == v for e in others)}
+    if messages[0].kind == "handoff" and PASTED in others[0]:  # it is split off again before its text is read
+        keys[PASTED] = others[0][PASTED]
+    return keys
 
 
 _MAY_FOLLOW = frozenset(

@@ -31,7 +31,18 @@ from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
-from perdure.core.messages import Content, Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall, clean
+from perdure.core.messages import (
+    OUTPUT_ORDER,
+    Content,
+    Entry,
+    ImagePart,
+    Message,
+    OtherPart,
+    Part,
+    TextPart,
+    ToolCall,
+    clean,
+)
 from perdure.core.rules import find_call
 from perdure.providers.registry import find_provider, is_own_host, quirks_of
 from perdure.providers.types import ApiMode, CacheTtl, CallIds, Endpoint, Finish, ReasoningField
@@ -175,11 +186,6 @@ def _with_caller_id(entry: Entry, caller: Entry | None, encode: Encode) -> Fragm
     return encode(replace(entry.message, tool_call_id=call.id)) if call is not None else None
 
 
-# The order of a reply's pieces, stored in `Message.extra` where it differs from reasoning, text, calls:
-# "r0" the first reasoning detail, "t0" the first text, "c0" the first call. Some services check it on replay.
-ORDER = "output_order"
-
-
 @dataclass(frozen=True, slots=True)
 class Thought:
     """A piece of reasoning: its readable text, and the detail the service needs back unchanged."""
@@ -213,7 +219,7 @@ def build_message(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapp
             texts.append(clean(piece))
     cleaned: dict[str, Any] = _clean_all(extra or {})
     if order != sorted(order, key=lambda o: ("rtc".index(o[0]), int(o[1:]))):
-        cleaned[ORDER] = order
+        cleaned[OUTPUT_ORDER] = order
     return Message(
         role="assistant",
         content=_content(texts, has_calls=bool(calls)),
@@ -233,7 +239,7 @@ def split_message(message: Message, details: Sequence[Mapping[str, Any]]) -> lis
     Non-text parts are skipped: the content of an assistant message is text on every protocol.
     """
     texts = [p.text for p in message.parts if isinstance(p, TextPart) and p.text]
-    order = message.extra.get(ORDER)
+    order = message.extra.get(OUTPUT_ORDER)
     if isinstance(order, list) and details == list(message.reasoning_details):
         return _sort_items(order, {"r": list(details), "t": list(texts), "c": list(message.tool_calls)})
     return [*details, *texts, *message.tool_calls]

@@ -125,10 +125,12 @@ _PASSES = (
 )
 # A section larger than this share of all is shortened before the others.
 _MOST_SHARE = 0.75
-# Newest lines are last here, so the first are dropped first.
-_NEWEST_LAST = frozenset(("Completed Actions", "Resolved Questions", "Key Decisions", "Active Task"))
+# Newest lines are last here, so the first are dropped first; behind the rules come corrections and refusals.
+_NEWEST_LAST = frozenset(
+    ("Completed Actions", "Resolved Questions", "Key Decisions", "Constraints & Preferences", "Active Task")
+)
 # The first line introduces the others here.
-_LED = frozenset(("Active Task",))
+_LED = frozenset(("Constraints & Preferences", "Active Task"))
 # A longer line is a paragraph.
 _LONGEST_LINE = 600
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=\S)|(?<=[。！？；])")
@@ -376,7 +378,8 @@ _INDEX_MARGIN_CHARS = 120
 _TOKEN_TOLERANCE = 1.08
 # A record that fills less of its room has nothing more to show.
 _FULL_RECORD_SHARE = 0.9
-_BY_USER = frozenset(("Active Task", "Constraints & Preferences"))
+# Code quotes the user there, within limits of their own.
+_BY_USER = ("Active Task", "Constraints & Preferences")
 # Less room is not worth a heading.
 _LEAST_RECORD_CHARS = 160
 
@@ -455,12 +458,12 @@ class HandoffParts:
 def assemble(parts: HandoffParts, frame: Handoff, shares: Shares) -> Handoff:
     """Assemble the handoff: sections within their cap, then the record, then the index, in what room is left."""
     texts = {name: redact(parts.sections.get(name, "")) for name in SECTIONS}
-    active_task = texts.pop("Active Task")
+    by_user = {name: texts.pop(name) for name in _BY_USER}
     most = int(shares.summary_tokens * _BESIDE_RECORD) if shares.record_tokens else shares.summary_tokens
     if shares.record_tokens and _is_one_section(texts):
         most = int(most * _OTHER_FORMAT)
     sections = shorten(texts, most, size=estimate_text)
-    handoff = _shorten_to_limits(frame.with_sections({**sections, "Active Task": active_task}), shares)
+    handoff = _shorten_to_limits(frame.with_sections({**sections, **by_user}), shares)
     room = _room(handoff, shares)
     if room < _LEAST_RECORD_CHARS:
         return handoff

@@ -14,6 +14,7 @@ from perdure.context.exact_values import FACTS_KEY, FURTHEST_BACK, EntryFacts, M
 from perdure.context.fitting import fit_lines
 from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.handoff_sections import (
+    CHARS_PER_TOKEN,
     HandoffParts,
     Shares,
     assemble,
@@ -130,6 +131,8 @@ _MOST_EDIT_CHARS = 4_000
 _LATER_CHARS = 8_000
 # Of the index, the values of settings.
 _SETTINGS_SHARE = 0.4
+# Share of the window for the user's instructions.
+_RULES_SHARE = 0.06
 # Of the newest request, where it stands in the transcript.
 _REQUEST_CHARS = 120
 # Of the first messages, which stay in view, and of the rules of the system prompt.
@@ -264,7 +267,9 @@ class HandoffWriter:
         state = read_state(sources, lines, previous=past.sections, in_view=frozenset(e.seq for e in job.behind))
         doubted = doubted_facts(job.previous.body, [e.message for e in sources]) if job.previous else frozenset()
         approvals = tuple(map(redact, approvals_in(lines.values())))
-        sections, findings = self._write_sections(outcome.summary, shares, sources, past, state, doubted, approvals)
+        sections, findings = self._write_sections(
+            outcome.summary, shares, sources, past, state, doubted, approvals, is_logged=history.is_logged
+        )
         sections = keep_user_lines(sections, job.previous)
         frame = self._frame(job, outcome.summary, focus_topic, findings)
         if self.notes is not None:
@@ -369,10 +374,14 @@ class HandoffWriter:
         state: TaskState,
         doubted: frozenset[str],
         approvals: Sequence[str],
+        *,
+        is_logged: bool,
     ) -> tuple[dict[str, str], tuple[str, ...]]:
         """Write the sections from the state; with a summary, its prose is merged with them and grounded."""
+        # Without a log what is not quoted is lost.
+        rules_chars = int(self.budgets.window * _RULES_SHARE * CHARS_PER_TOKEN) if is_logged else None
         if summary is None:
-            return write_sections(state, budget_chars=shares.code_chars), ()
+            return write_sections(state, budget_chars=shares.code_chars, rules_chars=rules_chars), ()
         messages = [e.message for e in sources]
         users = [*_user_texts(sources), *user_claims(past.checked_text), *approvals]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
@@ -383,6 +392,7 @@ class HandoffWriter:
             summary.text,
             state,
             budget_chars=shares.code_chars,
+            rules_chars=rules_chars,
             authored=authored,
             users=users,
             edits=lambda: _call_texts(messages),

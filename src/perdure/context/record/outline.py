@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from perdure.context.fitting import age_factor
 from perdure.context.record.statements import (
@@ -18,7 +18,8 @@ from perdure.context.record.statements import (
     parse_items,
     statement_of,
 )
-from perdure.context.text import Passage, clip
+from perdure.context.task_state.instructions import find_listed
+from perdure.context.text import Passage, clip, sentences
 from perdure.context.tool_calls.call_line import CallLine
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall
 
@@ -31,6 +32,12 @@ REQUEST_MARK = "[the newest request, which follows these notes word for word; wh
 BRIEF_CHARS = 90
 # A reply that the user agreed to with a word or two.
 AGREED_FACTOR = 1.6
+# Of words that the sections quote, the first ones remain; fewer of an instruction, which stands there for good.
+_QUOTED_CHARS = 78
+_RULE_CHARS = 32
+_GAP = "…"
+_RULES_HEADING = "## Constraints & Preferences\n"
+_POSITIONS = re.compile(r"\bm:([\d,]+)")
 # Sentences that differ only in their numbers count less each from this many on.
 _MOST_ALIKE = 4
 _DIGITS = re.compile(r"[0-9]+")
@@ -278,3 +285,50 @@ def _find_agreed(statements: Sequence[Statement]) -> set[int]:
 def _distances(sizes: Sequence[int]) -> list[int]:
     """Characters of the log between each entry and its end."""
     return list(accumulate(reversed(sizes), initial=0))[-2::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedWords:
+    """The text of the sections, and the instructions of the user that they quote, with the positions of those."""
+
+    text: str = ""
+    rules: frozenset[str] = frozenset()
+    seqs: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, text: str) -> QuotedWords:
+        section = text.partition(_RULES_HEADING)[2].partition("\n## ")[0]
+        listed = list(find_listed(section))
+        seqs = {int(n) for _, where in listed for m in _POSITIONS.finditer(where) for n in m[1].split(",") if n}
+        return cls(text, frozenset(rule for rule, _ in listed), frozenset(seqs))
+
+    def has_rule_of(self, seq: int | None) -> bool:
+        """Return whether a message may have an instruction among them; of an earlier record that is not known."""
+        return bool(self.rules) and (seq is None or seq in self.seqs)
+
+    def without(self, seq: int | None, statement: Statement) -> Statement:
+        """Return the statement with its place in the record, but only the first words of what the sections quote."""
+        is_quoted = [f"“{p.text}”" in self.text for p in statement.passages]
+        has_rule = self.has_rule_of(seq)
+        if not any(is_quoted) and not has_rule:
+            return statement
+        passages = []
+        for passage, is_whole in zip(statement.passages, is_quoted, strict=True):
+            shorter = self._without_rules(passage) if has_rule else passage
+            if is_whole and shorter is passage:
+                text = clip(passage.text, _QUOTED_CHARS)
+                shorter = replace(passage, text=text, short=text)
+            passages.append(shorter)
+        is_binding = statement.is_binding and not all(is_quoted)
+        return replace(statement, passages=tuple(passages), is_binding=is_binding)
+
+    def _without_rules(self, passage: Passage) -> Passage:
+        """Return a passage with `…` in the place of instructions; of one that is nothing else, the first words."""
+        if " ".join(passage.text.split()) in self.rules:
+            text = clip(passage.text, _RULE_CHARS)
+            return replace(passage, text=text, short=text)
+        pieces = [_GAP if " ".join(s.split()) in self.rules else s for s in sentences(passage.text)]
+        if _GAP not in pieces:
+            return passage
+        text = " ".join(s for s, _ in groupby(pieces))
+        return replace(passage, text=text, short=clip(text, len(passage.short)))

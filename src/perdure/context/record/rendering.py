@@ -19,6 +19,7 @@ from perdure.context.record.outline import (
     CallMoment,
     CarriedCall,
     Outline,
+    QuotedWords,
     StatementMoment,
     ToldLines,
 )
@@ -69,7 +70,6 @@ _OLD_PASSAGES = 2
 # A passage of this length is shown once.
 _REPEATABLE_CHARS = 80
 _MOST_FILLS = 2
-_QUOTED_CHARS = 78
 _VERBS: Mapping[CallKind, str] = {
     "read": "read",
     "search": "searched",
@@ -141,6 +141,8 @@ class Drawing:
     _last_sentences: dict[int, int] = field(default_factory=dict)
     # What the sections list as done, step by step.
     _subjects: frozenset[str] = frozenset()
+    # What they quote of the user's words.
+    _quoted: QuotedWords = field(default_factory=QuotedWords)
     _calls: list[_CallSpan] = field(default_factory=list)
     # Index of the item and the moment of each statement of the user.
     _requests: list[tuple[int, StatementMoment]] = field(default_factory=list)
@@ -150,7 +152,7 @@ class Drawing:
         cls, outline: Outline, already: str = "", documents: Mapping[str, QuotedDocument] | None = None
     ) -> Drawing:
         """Add the options of an outline; of `documents`, by the ids of their calls, also the text."""
-        drawing = cls(outline, already, _subjects=_subjects_in(already))
+        drawing = cls(outline, already, _subjects=_subjects_in(already), _quoted=QuotedWords.of(already))
         for moment in outline.moments:
             if type(moment) is StatementMoment:
                 if moment.statement.speaker == "user":
@@ -211,7 +213,7 @@ class Drawing:
         if not passages.isdisjoint(self._passages.keys()) or not passages.isdisjoint(self._user_passages):
             # What a document shows, later messages do not show again.
             return Drawing.read(self.outline, self.already, documents)
-        drawing = Drawing(self.outline, self.already, _subjects=self._subjects)
+        drawing = self._part()
         item = option = 0
         for span, document in quoted:
             drawing._copy(self, (item, span.item), (option, span.first))
@@ -236,6 +238,7 @@ class Drawing:
             {text: item for text, item in self._passages.items() if text not in already},
             self._user_passages,
             _subjects=_subjects_in(already),
+            _quoted=QuotedWords.of(already),
             _calls=self._calls,
         )
         shown = self._passages.keys() - drawing._passages.keys()
@@ -243,7 +246,7 @@ class Drawing:
             if type(item) is _Said and item.repeats is None and item.statement.speaker != "user":
                 drawing._leave_out(shown, item.statement, first)
         for at, moment in self._requests:
-            if any(p.text in already for p in moment.statement.passages):
+            if drawing._quoted.has_rule_of(moment.seq) or any(p.text in already for p in moment.statement.passages):
                 part = drawing._part()
                 # What was said before it.
                 texts = (p.text for p in moment.statement.passages)
@@ -260,7 +263,7 @@ class Drawing:
 
     def _part(self) -> Drawing:
         """Return an empty drawing for one item."""
-        return Drawing(self.outline, self.already, _subjects=self._subjects)
+        return Drawing(self.outline, self.already, _subjects=self._subjects, _quoted=self._quoted)
 
     def _replace(self, at: int, part: Drawing) -> None:
         """Replace an item by that of another drawing, which has as many options."""
@@ -303,7 +306,7 @@ class Drawing:
             statement = dialogue.statement(seq)
         options, label = self.options, len(self.options)
         if self.already and statement.speaker == "user":
-            statement = self._without_quoted(statement)
+            statement = self._quoted.without(seq, statement)
         weight = _weight(statement, age)
         if seq is None and self.outline.dialogue is not None and not statement.is_binding:
             # Lines of an earlier record count like those of the dialogue, no matter who wrote them.
@@ -369,17 +372,6 @@ class Drawing:
             else:
                 options.add(max(whole - size, 0), 0.0, at)
             at += 2
-
-    def _without_quoted(self, statement: Statement) -> Statement:
-        """Return the statement with its place in the record, but only the first words of what the sections quote."""
-        quoted = [f"“{p.text}”" in self.already for p in statement.passages]
-        if not any(quoted):
-            return statement
-        passages = tuple(
-            Passage(clip(p.text, _QUOTED_CHARS), clip(p.text, _QUOTED_CHARS), p.worth, p.joint, p.lead) if q else p
-            for p, q in zip(statement.passages, quoted, strict=True)
-        )
-        return replace(statement, passages=passages, is_binding=statement.is_binding and not all(quoted))
 
     def _is_repeated(self, passage: Passage, statement: Statement) -> bool:
         """Whether the passage is shown already: by the sections, or by an earlier message that is not the user's."""

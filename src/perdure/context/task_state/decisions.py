@@ -20,6 +20,7 @@ from perdure.context.text import is_narration, sentences, tidy
 from perdure.context.user_text.intent import (
     NO_SENTENCES,
     carries_text,
+    changes_among,
     corrections_among,
     is_bare,
     may_lay_down,
@@ -271,6 +272,7 @@ class UserReading:
     takes_back: bool = False
     # It may state a rule, but also holds a text: it is quoted as it is, and no instruction is extracted.
     may_bind: bool = False
+    carries_text: bool = False
     # Short enough for an answer, it agrees, declines or chooses.
     may_answer: bool = False
 
@@ -278,6 +280,16 @@ class UserReading:
 def user_reading(entry: Entry) -> UserReading:
     reading: UserReading | None = entry.get_memo("user reading")
     return reading or entry.memo("user reading", lambda m: read_user(m, partial(redact_part, entry)))
+
+
+def revisions_of(entry: Entry) -> tuple[str, ...]:
+    """Return the cached statements of a user message that may take back or change an instruction, and are none."""
+    return entry.memo("revisions", lambda _: _read_revisions(user_reading(entry)))
+
+
+def _read_revisions(reading: UserReading) -> tuple[str, ...]:
+    is_own = not reading.is_bare and not reading.carries_text
+    return changes_among(reading.own_words, reading.rules) if is_own else ()
 
 
 def decisions_of(entry: Entry) -> tuple[str, ...]:
@@ -338,6 +350,7 @@ def read_user(message: Message, redact: Callable[[str], str] = redact) -> UserRe
             is_bare=False,
             takes_back=takes_back(own),
             may_bind=bool(rules_among(user)),
+            carries_text=True,
             may_answer=may_take_up(own),
         )
     return UserReading(

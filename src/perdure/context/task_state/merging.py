@@ -113,6 +113,7 @@ def merge_model_sections(
     state: TaskState,
     *,
     budget_chars: int | None = None,
+    rules_chars: int | None = None,
     authored: Iterable[str] | None = None,
     users: Iterable[str] | None = None,
     edits: Callable[[], Iterable[str]] | None = None,
@@ -130,7 +131,7 @@ def merge_model_sections(
     `passages` are the words of texts, as far as they are cached. `policy` are the system prompts, which mention what a
     decision or a step follows. `approvals` are the plans that the user approved through a tool.
     """
-    mine = write_sections(state, budget_chars=budget_chars)
+    mine = write_sections(state, budget_chars=budget_chars, rules_chars=rules_chars)
     authored_texts = None if authored is None else list(authored)
     passages = {} if passages is None else passages
     check = _ProseCheck(

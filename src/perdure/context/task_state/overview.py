@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.context.task_state.instructions import binding_rules
+from perdure.context.task_state.instructions import binding_instructions
 from perdure.context.task_state.sections import describe_tests, push_status
 from perdure.context.task_state.state import StandingInstruction, TaskState
 from perdure.context.text import first_words, tidy
@@ -26,10 +26,7 @@ def _describe_refusals(state: TaskState) -> str:
 
 def describe_state(state: TaskState) -> list[tuple[str, str]]:
     """Return the state in a few rows for people: what it is about, and its value."""
-    requests, rules = (
-        state.open_requests,
-        [*binding_rules(state), *(i for i in state.instructions if i.kind == "correction")],
-    )
+    requests, rules = state.open_requests, [i for i in binding_instructions(state) if i.kind != "refusal"]
     commit = state.commits[-1].commit if state.commits else None
     changed = [f for f in state.files if f.status == "changed"]
     asked = state.pending_question

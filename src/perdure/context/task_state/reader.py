@@ -17,6 +17,7 @@ from perdure.context.task_state.decisions import (
     content_words,
     decisions_of,
     plan_of,
+    revisions_of,
     topic_words,
     user_reading,
 )
@@ -52,6 +53,7 @@ _ENDED_ID = re.compile(r"<task-id>([\w-]{1,60})</task-id>\s*<status>(?:completed
 _NOTIFICATION = "<task-notification>"
 _COMMAND_LINE = re.compile(r"\A/[\w:-]{1,40}[ \t]*\n+(?=\S)")
 _MOST_RESULTS = 64
+_MOST_CHANGES = 300
 # An announcement is old news after more steps without a word.
 _MOST_SILENT_STEPS = 1
 # An announced look is over once something was read; another step, once something else was done.
@@ -207,6 +209,8 @@ class _StateFold:
     # What the user left for later.
     deferred: list[SourcedValue] = field(default_factory=list)
     instructions: dict[str, StandingInstruction] = field(default_factory=dict)
+    # The newest statements that may take one of them back.
+    changes: deque[StandingInstruction] = field(default_factory=lambda: deque(maxlen=_MOST_CHANGES))
     # Requests with the replies to them, and whether the work changed something for them.
     answered: dict[int, tuple[UserRequest, Entry, bool]] = field(default_factory=dict)
     # Replies that may name changes which no call shows, by the position of the request.
@@ -265,6 +269,10 @@ class _StateFold:
             self.work.end_process(*(m[1] for p in (_ENDED_ID, _ENDED) if (m := p.search(message.text[:1_000]))))
         reading = user_reading(entry)
         self._add_user(entry.seq, reading, entries[max(0, at - _MOST_BEFORE) : at] if reading.rules else ())
+        revisions = revisions_of(entry) if self.instructions else ()
+        self.changes.extend(
+            StandingInstruction(s, entry.seq, "change") for s in revisions if s not in self.instructions
+        )
         if reading.text != reading.own_words and (report := entry.memo("report", _read_report)) is not None:
             self.work.add_report(entry.seq, report)
 
@@ -431,6 +439,14 @@ class _StateFold:
         for text in lifted:
             del self.instructions[text]
 
+    def _list_instructions(self) -> list[StandingInstruction]:
+        """Return the instructions in order, and between them what may change those before it."""
+        listed = list(self.instructions.values())
+        if not self.changes:
+            return listed
+        # Those of an earlier handoff, which have no position, come first.
+        return sorted((*listed, *self.changes), key=lambda i: i.seq)
+
     def state(self) -> TaskState:
         work = self.work
         question = self.requests.question
@@ -439,7 +455,7 @@ class _StateFold:
             stops=tuple(self.requests.stops),
             goal=self.goal,
             is_continued=self.is_continued,
-            instructions=tuple(self.instructions.values()),
+            instructions=tuple(self._list_instructions()),
             decisions=self.decisions.decisions,
             questions=tuple(self._answers(is_work=False)),
             outcomes=tuple(self._answers(is_work=True)),

@@ -98,12 +98,19 @@ _REASON = re.compile(
 )
 
 
-def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict[str, str]:
-    """Write the sections from the state alone; those without content are left out."""
+def write_sections(
+    state: TaskState, *, budget_chars: int | None = None, rules_chars: int | None = None
+) -> dict[str, str]:
+    """Write the sections from the state alone; those without content are left out.
+
+    Beyond `rules_chars` the user's instructions are named in a few words; without it all are quoted.
+    """
     budget = DEFAULT_CHARS if budget_chars is None else budget_chars
     sections = {"Active Task": write_active_task(state, max(_LEAST_TASK_CHARS, int(budget * _TASK_SHARE)))}
     task = sections["Active Task"] if state.open_requests else ""
-    sections["Constraints & Preferences"] = write_instructions(state, task=task, requirement_chars=budget // 10)
+    sections["Constraints & Preferences"] = write_instructions(
+        state, task=task, requirement_chars=budget // 10, room=rules_chars
+    )
     if state.put_off is not None:
         asked = (
             f"- The assistant asked “{state.put_off.value}”{address(state.put_off.seq)}; the user put the answer off."
@@ -367,7 +374,7 @@ def _about(target: str) -> str:
 
 def _decisions(state: TaskState, room: int) -> str:
     # What binds is quoted as such.
-    quoted = {i.text for i in state.instructions}
+    quoted = {i.text for i in state.instructions if i.kind != "change"}
     # An open request is quoted as the task.
     asked = {r.seq for r in state.open_requests}
     users = [d for d in state.valid_decisions if d.is_by_user and d.text not in quoted and d.seq not in asked]

@@ -65,7 +65,8 @@ def _elide(subjects: Sequence[str], room: int) -> Sequence[str]:
 BEFORE_LOG = -1
 RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
 # A requirement was stated with one piece of work, which is done.
-InstructionKind = Literal["rule", "correction", "refusal", "requirement"]
+# A change takes an earlier instruction back, or says that something is another way now; alone it binds nobody.
+InstructionKind = Literal["rule", "correction", "refusal", "requirement", "change"]
 FileStatus = Literal["changed", "moved", "deleted", "read", "taken back"]
 
 
@@ -94,6 +95,10 @@ class StandingInstruction:
     kind: InstructionKind = "rule"
     # What a refusal was about: the call, in one line.
     about: str = ""
+    # Positions of the instructions that it replaces.
+    replaced_seqs: tuple[int, ...] = ()
+    # A later statement that may change it.
+    changed_by: StandingInstruction | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,7 +212,7 @@ def test_a_missing_key_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with Agent("gpt-5-mini", "openai", home=tmp_path, settings={}, store=tmp_path / "perdure.db", tools=()) as one:
         line = one.run_conversation("hi").error or ""
-    assert "perdure login openai" in line
+    assert "no key for 'openai': pass api_key=" in line
     assert line.count("credentials.command") == 1
 
 

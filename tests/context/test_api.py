@@ -232,7 +232,7 @@ def test_the_smallest_windows_end_honestly() -> None:
     report = perdure.compress(raw, context_length=1_000)
     assert valid(report.messages)
     assert "still above the threshold" in report.message
-    assert "/new" in report.message
+    assert "A new conversation or a larger window" in report.message
 
 
 @pytest.mark.spec("M1")

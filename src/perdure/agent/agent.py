@@ -19,7 +19,7 @@ from perdure.agent.runner import EventBus, LoopThread, TurnRunner
 from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason
-from perdure.core.errors import InvalidMessage, TurnFailed
+from perdure.core.errors import InvalidMessage, ProviderError, TurnFailed
 from perdure.core.events import Emit, Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import SYSTEM_NOTE, Entry, Message, parse_user_message
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
@@ -58,9 +58,13 @@ class ConversationAgent:
         self._conversation: OpenConversation | None = None
         # What could not be set up, such as a tool server that does not start.
         self.warnings = warnings
+        # Emitted as notices when the conversation is opened, for a program that does not print `warnings`.
+        self.unreported_warnings: list[str] = []
         # Idempotent functions that release what was opened for this agent, such as tool servers.
         self._closers = tuple(closers)
         self._first_reading: ContextUsage | None = None
+        # The model of which it was said that it cannot call tools.
+        self._reported_model = ""
         # Whether the model that is to answer has yet to be chosen.
         self.has_open_model = False
 
@@ -402,7 +406,18 @@ class ConversationAgent:
         live.offer_tools()
         if reason == "resume":
             live.restore_count()
+        self._report_warnings(live)
         return OpenConversation(self._deps, live, self._bus.emit)
+
+    def _report_warnings(self, live: LiveSession) -> None:
+        """Emit what could not be set up as notices, once."""
+        lines, self.unreported_warnings = self.unreported_warnings, []
+        endpoint, tools = self.endpoint, self._deps.tools.offer()
+        if self._deps.is_library and tools and not live.tools and self._reported_model != endpoint.model:
+            self._reported_model = endpoint.model
+            lines.append(f"{endpoint.model} cannot call tools: those of this agent are not offered to it.")
+        for line in lines:
+            self._bus.emit(Notice(line, "warning"))
 
     def _create(self, system_message: str | None) -> str:
         deps, endpoint = self._deps, self._deps.routes.endpoint
@@ -461,6 +476,9 @@ def _new_messages(history: list[Message], entries: Sequence[Entry]) -> list[Mess
 
 
 def _answer_of(result: ConversationResult) -> str:
-    if result.outcome == "failed":
-        raise TurnFailed(result.error or "the turn failed")
-    return result.final_response
+    if result.outcome in ("completed", "budget"):
+        return result.final_response
+    verdict = result.verdict
+    text = result.error or ("the turn was interrupted" if result.outcome == "interrupted" else "the turn failed")
+    failure = TurnFailed(text, kind=result.error_kind or result.outcome, verdict=verdict, result=result)
+    raise failure from (None if verdict is None else ProviderError(verdict, partial_text=result.partial_text))

@@ -7,7 +7,7 @@ import difflib
 import inspect
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
@@ -171,5 +171,12 @@ def status_line(event: Event) -> str | None:
 
 
 def _call(callback: Callback | None, *arguments: Any) -> None:
+    """Call a callback in the thread of the listener; an async one is run to its end there."""
     if callback is not None:
-        callback(*arguments)
+        answer = callback(*arguments)
+        if inspect.isawaitable(answer):
+            asyncio.run(_await(answer))
+
+
+async def _await(answer: Awaitable[Any]) -> None:
+    await answer

@@ -133,9 +133,8 @@ def compaction_steps(
         try:
             compaction = yield from deps.engine.compress_steps(entries, focus_topic=focus, reason=reason)
         except Exception as error:  # a plug-in engine may raise anything: the conversation continues without it
-            compaction = unchanged_compaction(
-                entries, f"The context engine failed: {describe_error(error)}", outcome="failed"
-            )
+            why = f"The context engine {deps.engine.name!r} failed: {describe_error(error)}"
+            compaction = unchanged_compaction(entries, why, outcome="failed")
         return _write(compaction, live, deps, reporting, reason=reason)
 
 

@@ -86,6 +86,8 @@ class AgentDeps:
     # Which chat of a gateway a new conversation belongs to.
     chat_key: str = ""
     source: str = "library"
+    # Whether a program uses the agent, which cannot type commands.
+    is_library: bool = False
     prompts_folder: Path | None = None
 
     @property

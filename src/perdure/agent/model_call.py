@@ -58,6 +58,12 @@ NEWEST_TOO_LARGE = (
     " the model reads in parts, or choose a model with a larger window with /model."
 )
 
+# Where the context engine raised an error.
+ENGINE_FAILED = (
+    "Send the message again: an engine that goes on failing is replaced by the built-in one; the setting context.engine"
+    " names another."
+)
+
 _ANY_USAGE = CanonicalUsage(input_tokens=1_000_000, output_tokens=1_000_000)
 
 PARTIAL_REPLY_ADVICE = "The reply so far is kept, and the model reads it: ask it to continue."
@@ -89,6 +95,8 @@ class Attempts:
     is_route_used_up: bool = False
     # The last compaction left the request as it was: sent again it would be refused again.
     is_nothing_left: bool = False
+    # Why the context engine could not compact; "": it did not fail.
+    engine_error: str = ""
 
     def next_action(self, verdict: ErrorVerdict, *, may_compact: bool) -> Action:
         """Return the next recovery action and count it; "give_up" when none is left."""
@@ -141,13 +149,13 @@ def advice(
     """Build the final error message: what happened, what was tried, what to do next."""
     tried, count = "", attempts.compactions
     if attempts.is_nothing_left:
-        tried = " Nothing more could be compacted."
+        tried = f" {attempts.engine_error or 'Nothing more could be compacted'}."
     elif count:
         tried = f" Compacted {count} time{'s' if count > 1 else ''} without success."
     text = verdict.message.strip().rstrip(".")
     what_next = TOO_MANY_IMAGES if verdict.image_limit is not None else ADVICE[verdict.kind]
     if attempts.is_nothing_left and verdict.image_limit is None:
-        what_next = NEWEST_TOO_LARGE
+        what_next = ENGINE_FAILED if attempts.engine_error else NEWEST_TOO_LARGE
     if is_unattended:
         what_next = UNATTENDED_ADVICE.get(verdict.kind, what_next)
     elif verdict.kind == "bad_request" and verdict.status == 404:  # its text says what to check
@@ -472,7 +480,8 @@ class ModelCaller:
         while True:
             may_be_smaller = await self._apply_context_limit(verdict)
             await self._gate.spill_what_no_compaction_fits()
-            await compact(self._live, self._deps, self._emit, reason="overflow")
+            done = await compact(self._live, self._deps, self._emit, reason="overflow")
+            attempts.engine_error = done.message if done.outcome == "failed" else ""
             await self._gate.spill_overflow()
             if self._sent_messages() != before:
                 return True

@@ -21,13 +21,15 @@ from typing import Any, TypeVar
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.turn import ConversationResult
 from perdure.core.concurrency import DaemonThreads, run_loop
-from perdure.core.errors import PerdureError
+from perdure.core.errors import ConfigError, PerdureError
 from perdure.core.event_queue import EventQueue
 from perdure.core.events import Event
 
 _log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
+# How long a turn that has ended waits for its callbacks.
+_DELIVERY_TIMEOUT_S = 5.0
 # Events that wait for a subscriber, and deltas that wait one by one before they are merged.
 MAX_WAITING, MAX_SINGLE_DELTAS = 10_000, 1_000
 
@@ -35,13 +37,16 @@ MAX_WAITING, MAX_SINGLE_DELTAS = 10_000, 1_000
 class EventBus:
     """Publishes events to all subscribers, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, rewrite: Callable[[Event], Event] | None = None) -> None:
         self._lock = threading.Lock()
         self._subscribers: list[Subscription] = []
         self._tap: Listener | None = None
+        self._rewrite = rewrite
 
     def emit(self, event: Event) -> None:
         """Publish an event; never raises or blocks."""
+        if self._rewrite is not None:
+            event = self._rewrite(event)
         for subscriber in tuple(self._subscribers):
             subscriber.put(event)
         if self._tap is not None:
@@ -58,21 +63,43 @@ class EventBus:
         return subscription
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` from a dedicated thread; returns a function that drains the queue and stops it."""
+        """Call `listener` from a dedicated thread; returns a function that drains the queue and stops it.
+
+        Raises ConfigError for what cannot be called.
+        """
+        if not callable(listener):
+            raise ConfigError(f"listen takes a function of an event, not {listener!r:.80}")
+        return self.attach(listener).finish
+
+    def attach(self, listener: Listener) -> Listening:
+        """Call `listener` from a dedicated thread, until what is returned is closed."""
         subscription = self.subscribe()
         thread = threading.Thread(target=subscription.drain_to, args=(listener,), name="perdure-events", daemon=True)
         thread.start()
-
-        def finish() -> None:
-            subscription.close()
-            thread.join(timeout=5.0)
-
-        return finish
+        return Listening(subscription, thread)
 
     def _drop(self, subscription: Subscription) -> None:
         with self._lock:
             if subscription in self._subscribers:
                 self._subscribers.remove(subscription)
+
+
+class Listening:
+    """A listener with its thread."""
+
+    def __init__(self, subscription: Subscription, thread: threading.Thread) -> None:
+        self._subscription = subscription
+        self._thread = thread
+
+    def close(self) -> None:
+        """Add no more events; those that wait are still delivered. Never blocks."""
+        self._subscription.close()
+
+    def finish(self) -> None:
+        """Close, and wait until all events are delivered, unless called by the listener itself."""
+        self.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=_DELIVERY_TIMEOUT_S)
 
 
 class Subscription:
@@ -271,13 +298,17 @@ class TurnRunner:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Block until the work is done. Ctrl-C in the waiting thread interrupts it first."""
-        future, cancellation = self._start(work)
+        future, cancellation, listening = self._start(work)
         try:
             return future.result()
         except KeyboardInterrupt:
             cancellation.interrupt()
             concurrent.futures.wait([future], timeout=_STOP_TIMEOUT_S)
             raise
+        finally:
+            # Here rather than on the loop, where a callback that starts the next turn would wait for itself.
+            if listening is not None:
+                listening.finish()
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the work from any event loop, including the agent's own."""
@@ -287,37 +318,43 @@ class TurnRunner:
             work.close()
             raise
         if not self._loop_thread.is_here:
-            future, cancellation = self._start(work)
-            return await _await_elsewhere(asyncio.wrap_future(future), cancellation)
+            future, cancellation, listening = self._start(work)
+            try:
+                return await _await_elsewhere(asyncio.wrap_future(future), cancellation)
+            finally:
+                if listening is not None:
+                    await asyncio.to_thread(listening.finish)
         cancellation = self._claim(work)
-        finish_callbacks = self._start_callbacks()
+        listening = self._start_callbacks()
         # A separate task: an interrupt ends the turn, not its caller.
         task = asyncio.ensure_future(self._run_tracked(work, cancellation))
         task.add_done_callback(lambda _: self._release(work, cancellation))
         try:
             return await task
         finally:
-            if finish_callbacks is not None:
-                await asyncio.to_thread(finish_callbacks)
+            if listening is not None:
+                await asyncio.to_thread(listening.finish)
 
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Start the work and return its future. Raises PerdureError while other work runs."""
         return self._start(work)[0]
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> tuple[concurrent.futures.Future[T], TurnCancellation]:
+    def _start(
+        self, work: Coroutine[Any, Any, T]
+    ) -> tuple[concurrent.futures.Future[T], TurnCancellation, Listening | None]:
         if not self._loop_thread.is_own_thread:
             self._wait_for_interrupted()
         cancellation = self._claim(work)
         try:
-            finish_callbacks = self._start_callbacks()
+            listening = self._start_callbacks()
             future = self._loop_thread.submit(self._run_tracked(work, cancellation))
         except BaseException:
             self._release(work, cancellation)
             raise
         future.add_done_callback(lambda _: self._release(work, cancellation))
-        if finish_callbacks is not None:
-            future.add_done_callback(lambda _: finish_callbacks())
-        return future, cancellation
+        if listening is not None:
+            future.add_done_callback(lambda _: listening.close())
+        return future, cancellation, listening
 
     async def settle(self) -> None:
         """Wait for interrupted work, which may still store its last messages; does not wait for work that runs on."""
@@ -367,8 +404,8 @@ class TurnRunner:
                 self._current = None
         cancellation.finish()
 
-    def _start_callbacks(self) -> Callable[[], None] | None:
-        return self._events.listen(self._callbacks.hear) if self._callbacks is not None else None
+    def _start_callbacks(self) -> Listening | None:
+        return self._events.attach(self._callbacks.hear) if self._callbacks is not None else None
 
     async def _run_tracked(self, work: Coroutine[Any, Any, T], cancellation: TurnCancellation) -> T:
         try:

@@ -24,7 +24,7 @@ from perdure.agent.session import EventRecorder, LiveSession, interrupted_result
 from perdure.agent.turn_limits import LoopGuard, SpendingLimit, Spent, Steps, with_note
 from perdure.core.concurrency import describe_error
 from perdure.core.datastructures import MappingAccess
-from perdure.core.errors import ProviderError
+from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import (
     Emit,
     Notice,
@@ -38,6 +38,7 @@ from perdure.core.ports import RecallQuery
 from perdure.core.rules import find_call
 from perdure.core.turn_options import AUTO, REQUIRED, AnswerRejected, TurnOptions
 from perdure.core.usage import CanonicalUsage
+from perdure.core.wording import describe_in_program
 from perdure.providers.types import Reply
 from perdure.store.records import StoredEvent
 from perdure.tools.json_schema import parse_answer
@@ -80,6 +81,8 @@ class ConversationResult(MappingAccess):
     finish: str = ""
     # The kind of the provider's error, in the words of `core.errors.ErrorKind`.
     error_kind: str = ""
+    # What the provider's error means, where one ended the turn.
+    verdict: ErrorVerdict | None = None
 
     @property
     def event(self) -> TurnFinished:
@@ -87,6 +90,12 @@ class ConversationResult(MappingAccess):
         return TurnFinished(
             self.outcome, self.final_response, self.usage, self.error, self.client_calls, self.finish, self.error_kind
         )
+
+    @property
+    def partial_text(self) -> str:
+        """What had arrived of a reply that was cut off; "" where none was."""
+        last = self.entries[-1].message if self.entries else None
+        return last.text if last is not None and last.cut_off is not None else ""
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -133,7 +142,8 @@ class Turn:
         # A user message, with its recalled context, that comes after results which are still to be had.
         self._deferred: tuple[Message, str] | None = None
         self._waiting: list[ToolCall] = []
-        self._finish_reason = self._error_kind = ""
+        self._finish_reason = ""
+        self._verdict: ErrorVerdict | None = None
         # Why there is no answer; recorded after the messages of the turn.
         self._end_event: StoredEvent | None = None
 
@@ -158,9 +168,12 @@ class Turn:
             await self._run_waiting_calls()
             return *(await self._work()), None
         except (ProviderError, SpendingLimit, AnswerRejected) as failure:
-            self._error_kind = failure.verdict.kind if isinstance(failure, ProviderError) else ""
-            self._end_event = StoredEvent(self._live.id, "turn_failed", {"reason": str(failure)})
-            return "failed", "", str(failure)
+            describe = describe_in_program if self._deps.is_library else str
+            reason = describe(str(failure))
+            if isinstance(failure, ProviderError):
+                self._verdict = replace(failure.verdict, message=describe(failure.verdict.message))
+            self._end_event = StoredEvent(self._live.id, "turn_failed", {"reason": reason})
+            return "failed", "", reason
         except asyncio.CancelledError:
             if not self._has_begun:
                 raise
@@ -475,7 +488,8 @@ class Turn:
             error=error,
             client_calls=self._live.client_calls if outcome == "completed" else (),
             finish=self._finish_reason,
-            error_kind=self._error_kind,
+            error_kind=self._verdict.kind if self._verdict is not None else "",
+            verdict=self._verdict,
         )
 
 

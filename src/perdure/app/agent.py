@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # Settings, providers and tools are imported by the functions below, when the first agent is created: a program that
 # only refers to `perdure.Agent` starts in less than half the time.
+
+_LOG = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 
@@ -118,6 +121,10 @@ class Agent:
             recall=recall,
             memory=memory,
         )
+        if self._agent.deps.is_library:
+            self._agent.unreported_warnings = list(self._agent.warnings)
+            for warning in self._agent.warnings:
+                _LOG.warning("%s", warning)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -259,9 +266,10 @@ class Agent:
 
 
 class TurnEvents:
-    """An iterable over the events of one turn.
+    """An iterator over the events of one turn, plain or async.
 
-    The turn starts with the first read; ending the iteration early interrupts it.
+    The turn starts with the first read, and runs once, however often it is iterated over; ending the iteration early
+    interrupts it.
     """
 
     def __init__(self, agent: ConversationAgent, text: str) -> None:
@@ -270,15 +278,29 @@ class TurnEvents:
         self._agent = agent
         self._text = text
         self._source: AsyncIterator[Event] | None = None
+        # What `next()` reads from; a loop has an iterator of its own, which ends with it.
+        self._events: Iterator[Event] | None = None
+        self._is_started = False
 
     def __iter__(self) -> Iterator[Event]:
+        if self._is_started:
+            return self._events or iter(())
+        self._is_started = True
         return self._agent.stream_here(self._text)
+
+    def __next__(self) -> Event:
+        if self._events is None:
+            self._events = iter(self)
+        return next(self._events)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
     async def __anext__(self) -> Event:
         if self._source is None:
+            if self._is_started:
+                raise StopAsyncIteration
+            self._is_started = True
             self._source = self._agent.stream(self._text)
         return await anext(self._source)
 

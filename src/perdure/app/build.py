@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,9 +27,10 @@ from perdure.config.settings import ModelSettings, PermissionsSettings, Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import WINDOWS_ENGINE, start_engine
 from perdure.core.errors import ConfigError
-from perdure.core.events import Notice
+from perdure.core.events import CompactionFinished, Event, Notice
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot, RecallProvider
 from perdure.core.visibility import OWNER, AnyUser
+from perdure.core.wording import describe_in_program
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor, unknown_providers
 from perdure.store.search.documents import score_documents
@@ -140,7 +141,7 @@ class Wiring:
         self.speaker = speaker
         self.folder = speaker.folder or Path.cwd()
         self.settings = shared.settings if speaker.has_shell else _without_programs(shared.settings)
-        self.events = EventBus()
+        self.events = EventBus(_word_for_program if speaker.source == "library" else None)
         # Shared with the agent: an engine of a delegated child may add to them later.
         self.warnings: list[str] = unknown_providers(self.settings)
         self.toolbox: Toolbox | None = None
@@ -173,6 +174,7 @@ class Wiring:
             user=speaker.user,
             chat_key=speaker.chat_key,
             source=speaker.source,
+            is_library=speaker.source == "library",
             prompts_folder=shared.home / "prompts",
         )
         return self._deps
@@ -358,6 +360,17 @@ class Wiring:
             context_files=read_context_files(here, above=folders_above(here, Path.home())) if speaker.has_shell else [],
             platform_notes=platform_notes(here, speaker.source) if speaker.has_shell else surface_note(speaker.source),
         )
+
+
+def _word_for_program(event: Event) -> Event:
+    """Return an event whose text names methods and arguments in place of the terminal's commands."""
+    match event:
+        case Notice(text=text):
+            return replace(event, text=describe_in_program(text))
+        case CompactionFinished(message=text):
+            return replace(event, message=describe_in_program(text))
+        case _:
+            return event
 
 
 def _as_tool(item: Any) -> Tool:

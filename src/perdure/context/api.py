@@ -17,6 +17,7 @@ from perdure.context.engine import CompactionReport, Steps, run_steps, run_steps
 from perdure.context.summarizer import AnySummarize
 from perdure.core.errors import ConfigError, InvalidMessage
 from perdure.core.messages import Message
+from perdure.core.wording import describe_in_program
 from perdure.models.tokens import estimate_tokens
 
 
@@ -128,8 +129,8 @@ def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressO
         handoff=done.handoff,
         before_tokens=done.before_tokens,
         after_tokens=done.after_tokens,
-        message=f"{done.message}{figures}",
-        notices=done.notices,
+        message=describe_in_program(f"{done.message}{figures}"),
+        notices=tuple(map(describe_in_program, done.notices)),
         handoff_data=done.handoff_data,
     )
 

@@ -228,7 +228,7 @@ class ContextCompressor(ContextEngine):
         self._is_window_known = True
         self._set_budgets()
 
-    def update_from_response(self, usage: CanonicalUsage | Mapping[str, Any] | None) -> None:
+    def update_from_response(self, usage: CanonicalUsage | Mapping[str, Any] | object) -> None:
         usage = as_usage(usage)
         self._waits_for_response = False
         if not usage.reported:

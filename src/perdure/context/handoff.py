@@ -27,9 +27,9 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
@@ -114,6 +114,10 @@ class Handoff:
         texts = {s: _tidy(self.sections.get(s, "")) for s in SECTIONS}
         object.__setattr__(self, "sections", MappingProxyType({s: t for s, t in texts.items() if t}))
         object.__setattr__(self, "covers", merge_intervals(sorted(self.covers)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return partial(Handoff, **(values | {"sections": dict(self.sections)})), ()
 
     @property
     def address(self) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 # Both ends are included.
@@ -123,3 +123,21 @@ class MappingAccess:
 
     def items(self) -> list[tuple[str, Any]]:
         return [(name, getattr(self, name)) for name in self.keys()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain dicts, lists, texts and numbers, which `json.dumps` takes."""
+        return {name: _to_plain(value) for name, value in self.items()}
+
+
+def _to_plain(value: object) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if hasattr(value, "to_dict"):
+        return _to_plain(value.to_dict())
+    if isinstance(value, Mapping):
+        return {str(key): _to_plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence | Set):
+        return [_to_plain(item) for item in value]
+    if is_dataclass(value):
+        return {f.name: _to_plain(getattr(value, f.name)) for f in fields(value)}
+    return str(value)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 ErrorKind = Literal[
     "prompt_too_long",
@@ -148,6 +148,9 @@ class ProviderError(PerdureError):
         self.may_be_billed = may_be_billed
         super().__init__(f"{where}: {verdict.message}" if where else verdict.message)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ProviderError, (self.verdict, self.where), {**self.__dict__}
+
 
 class StoreError(PerdureError):
     """Raised when a store operation fails; stored data is unchanged."""
@@ -193,7 +196,24 @@ class ToolError(PerdureError):
 
 
 class TurnFailed(PerdureError):
-    """Raised when a turn ends without an answer; the message gives the cause and the next step."""
+    """Raised when a turn ends without an answer; the message gives the cause and the next step.
+
+    `kind` is that of the service's error (`verdict.kind`), else "interrupted" or "failed"; `verdict` is what the error
+    means, if a service sent one, `result` the whole result of the turn, and `partial_text` what had arrived of the
+    reply. Its `__cause__` is the ProviderError.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str = "failed", verdict: ErrorVerdict | None = None, result: Any = None
+    ) -> None:
+        self.kind = kind
+        self.verdict = verdict
+        self.result = result
+        super().__init__(message)
+
+    @property
+    def partial_text(self) -> str:
+        return getattr(self.result, "partial_text", "")
 
 
 class ToolRefused(ToolError):

@@ -373,6 +373,9 @@ class Entry:
         value: T = self._memo[key]
         return value
 
+    def __reduce__(self) -> tuple[Any, ...]:  # a copy computes its values anew
+        return Entry, (self.seq, self.message, self.created_at_ms)
+
     def with_seq(self, seq: int) -> Entry:
         """Return the same message at another position; it shares the cached values of this entry."""
         entry = Entry(seq, self.message, self.created_at_ms)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from perdure.core.datastructures import MappingAccess
 
@@ -57,11 +57,40 @@ NOT_REPORTED = CanonicalUsage(reported=False)
 NOT_BILLED = CanonicalUsage()
 
 
-def as_usage(value: CanonicalUsage | Mapping[str, Any] | None) -> CanonicalUsage:
-    """Return usage from what a custom agent loop passes: usage, a dict with `prompt_tokens`, or None (not reported)."""
+# The names of the prompt's size. Anthropic's `input_tokens` leaves out what came from its cache or went into it.
+_PROMPT = ("prompt_tokens", "input_tokens")
+_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def as_usage(value: object) -> CanonicalUsage:
+    """Return usage from what a custom agent loop passes: usage, a dict, an SDK's object, or None (not reported)."""
     if isinstance(value, CanonicalUsage):
         return value
-    prompt = value.get("prompt_tokens") if isinstance(value, Mapping) else None
-    if not isinstance(prompt, int) or isinstance(prompt, bool) or prompt < 0:
+    usage = as_mapping(value)
+    prompt = next((usage[name] for name in _PROMPT if usage.get(name) is not None), None)
+    if not _is_count(prompt):
         return NOT_REPORTED
-    return CanonicalUsage(input_tokens=prompt)
+    cached = sum(usage[name] for name in _CACHED if _is_count(usage.get(name))) if "prompt_tokens" not in usage else 0
+    return CanonicalUsage(input_tokens=prompt + cached)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def as_mapping(raw: object) -> Mapping[str, Any]:
+    """Return the fields of a dict, an SDK object or any object with attributes."""
+    if isinstance(raw, Mapping):
+        return raw
+    if raw is None or isinstance(raw, str | bytes | int | float | list | tuple | type):
+        return {}
+    # The fields themselves rather than `model_dump`, which warns about values of a wrong type; extra keys included.
+    fields = {**getattr(raw, "__dict__", {})}
+    extra = getattr(raw, "__pydantic_extra__", None)
+    if isinstance(extra, Mapping):
+        fields |= extra
+    slots = getattr(type(raw), "__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        if not name.startswith("__") and hasattr(raw, name):
+            fields.setdefault(name, getattr(raw, name))
+    return fields

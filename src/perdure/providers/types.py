@@ -17,7 +17,7 @@ from perdure.core.errors import ErrorVerdict
 from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, Message
 from perdure.core.turn_options import AUTO, AnswerFormat
-from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.core.usage import NOT_REPORTED, CanonicalUsage, as_mapping
 
 ApiMode = Literal["chat_completions", "codex_responses", "anthropic_messages"]
 Finish = Literal["stop", "tool_calls", "length", "refusal", "content_filter", "context_overflow", "unknown"]
@@ -229,7 +229,7 @@ _REASONING = (
 
 def normalize_usage(raw: object, api_mode: str) -> CanonicalUsage:
     """Normalize a service's usage. Never raises; invalid usage is "not reported"."""
-    usage = _as_map(raw)
+    usage = as_mapping(raw)
     if not usage:
         return NOT_REPORTED
     shape = _shape(usage, api_mode)
@@ -266,15 +266,15 @@ def _anthropic(usage: Mapping[str, Any]) -> CanonicalUsage:
 
 def last_prompt_usage(raw: object) -> CanonicalUsage | None:
     """Return the usage of the last prompt of an Anthropic response; None where it had only one."""
-    prompts = [i for i in _iterations(_as_map(raw)) if i.get("type") != "compaction"]
-    is_single = not prompts or len(_iterations(_as_map(raw))) < 2
+    prompts = [i for i in _iterations(as_mapping(raw)) if i.get("type") != "compaction"]
+    is_single = not prompts or len(_iterations(as_mapping(raw))) < 2
     last = NOT_REPORTED if is_single else _anthropic_prompt(prompts[-1])
     return last if last.reported and last.prompt_tokens else None
 
 
 def _iterations(usage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     listed = usage.get("iterations")
-    rows = [_as_map(i) for i in listed] if isinstance(listed, list) else []
+    rows = [as_mapping(i) for i in listed] if isinstance(listed, list) else []
     return [row for row in rows if row and row.get("type") not in _OTHER_MODELS]
 
 
@@ -354,7 +354,7 @@ def _figure(usage: Mapping[str, Any], paths: Sequence[str]) -> int | None:
     for path in paths:
         value: object = usage
         for key in path.split("."):
-            value = _as_map(value).get(key)
+            value = as_mapping(value).get(key)
         if value is not None:
             return _number(value)
     return None
@@ -369,21 +369,3 @@ def _number(value: object) -> int:
     if isinstance(value, float):
         value = int(value) if math.isfinite(value) else None
     return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else _MALFORMED
-
-
-def _as_map(raw: object) -> Mapping[str, Any]:
-    """Return the fields of a dict, an SDK object or any object with attributes."""
-    if isinstance(raw, Mapping):
-        return raw
-    if raw is None or isinstance(raw, str | bytes | int | float | list | tuple | type):
-        return {}
-    # The fields themselves rather than `model_dump`, which warns about values of a wrong type; extra keys included.
-    fields = {**getattr(raw, "__dict__", {})}
-    extra = getattr(raw, "__pydantic_extra__", None)
-    if isinstance(extra, Mapping):
-        fields |= extra
-    slots = getattr(type(raw), "__slots__", ())
-    for name in (slots,) if isinstance(slots, str) else slots:
-        if not name.startswith("__") and hasattr(raw, name):
-            fields.setdefault(name, getattr(raw, name))
-    return fields

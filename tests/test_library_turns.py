@@ -1,0 +1,214 @@
+"""What a program learns of its turns: failures, interrupts, streams, callbacks, warnings; copies of results."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Agent
+from perdure.core.events import Notice, TextDelta
+from perdure.core.wording import describe_in_program
+from perdure.testing.simulator import Call, Fail, Say, Simulator
+
+
+def agent(sim: Simulator, folder: Path, **options: Any) -> Agent:
+    options = {"tools": (), "settings": {}, "api_key": "k", **options}
+    return Agent(model="m-1", base_url=sim.base_url, home=folder, store=folder / "perdure.db", **options)
+
+
+# -- failures --------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_turn_tells_its_kind_and_its_cause_in_words_of_the_library(tmp_path: Path) -> None:
+    with Simulator(script=[Fail("openai_bad_key")] * 3) as sim, agent(sim, tmp_path) as one:
+        with pytest.raises(perdure.TurnFailed, match="api_key=") as caught:
+            one.chat("hi")
+        failure, cause = caught.value, caught.value.__cause__
+        assert (failure.kind, failure.partial_text) == ("auth", "")
+        assert failure.verdict is not None
+        assert failure.verdict.status == 401
+        assert isinstance(cause, perdure.ProviderError)
+        assert cause.verdict is failure.verdict
+        assert failure.result.error == str(failure)
+        assert "perdure login" not in f"{failure} {cause}"
+        assert isinstance(pickle.loads(pickle.dumps(cause)), perdure.ProviderError)
+
+
+def test_an_interrupted_chat_raises_with_what_had_arrived(tmp_path: Path) -> None:
+    slow = Say("one two three four five " * 20, chunk_delay_s=0.1, chunk_chars=10)
+    with Simulator(script=[slow]) as sim, agent(sim, tmp_path) as one:
+        stop = one.events.listen(lambda event: one.interrupt() if isinstance(event, TextDelta) else None)
+        with pytest.raises(perdure.TurnFailed, match="interrupted") as caught:
+            one.chat("go")
+        stop()
+    assert caught.value.kind == "interrupted"
+    assert caught.value.partial_text.startswith("one two")
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A new conversation (/new) or a larger window is needed.", "A new conversation or a larger window is needed."),
+        ("choose another model with /model.", "choose another model with .switch_model(name)."),
+        ("no key for 'openai': run `perdure login openai`, set X", "no key for 'openai': pass api_key=, set X"),
+        ("http://h/v1/models", "http://h/v1/models"),
+    ],
+)
+def test_advice_for_the_terminal_is_reworded_for_a_program(text: str, expected: str) -> None:
+    assert describe_in_program(text) == expected
+
+
+class Raising(perdure.ContextEngine):
+    name = "raising"
+
+    def update_from_response(self, usage: Any) -> None:
+        return
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return False
+
+    def compress(self, messages: Any, *, focus_topic: str | None = None, reason: Any = "threshold") -> Any:
+        raise ValueError("boom")
+
+
+@pytest.mark.spec("M1")
+def test_an_engine_that_raises_at_an_overflow_is_named_with_its_error(tmp_path: Path) -> None:
+    perdure.register_context_engine("raising", Raising)
+    overflow = [Fail("openai_overflow")] * 3
+    settings = {"context": {"engine": "raising"}}
+    with Simulator(script=["One.", *overflow]) as sim, agent(sim, tmp_path, settings=settings) as one:
+        one.chat("hi")
+        with pytest.raises(perdure.TurnFailed, match="'raising' failed: ValueError: boom"):
+            one.chat("and again")
+
+
+# -- set-up ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("M1")
+def test_an_engine_that_does_not_exist_is_reported_to_a_program(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines: list[str] = []
+    options: dict[str, Any] = {
+        "settings": {"context": {"engine": "lcmm"}},
+        "callbacks": {"status_callback": lines.append},
+    }
+    caplog.set_level(logging.WARNING, "perdure")
+    with Simulator(script=["One.", "Two."]) as sim, agent(sim, tmp_path, **options) as one:
+        notices = [e.text for e in one.stream("hi") if isinstance(e, Notice)]
+        assert not [e for e in one.stream("again") if isinstance(e, Notice)], "once is enough"
+    assert [line for line in lines if "'lcmm' not found" in line]
+    assert "'lcmm' not found" in notices[0]
+    assert "'lcmm' not found" in caplog.text
+
+
+def test_tools_that_a_model_cannot_be_offered_are_reported_once(tmp_path: Path, monkeypatch: Any) -> None:
+    def weather(city: str) -> str:
+        """The weather in a city."""
+        return "rain"
+
+    with Simulator(script=["One.", "Two."]) as sim, agent(sim, tmp_path, tools=[weather]) as one:
+        monkeypatch.setattr(type(one.deps.models), "takes_tools", lambda self, endpoint: False)
+        notices = [e.text for text in ("hi", "again") for e in one.stream(text) if isinstance(e, Notice)]
+    assert [text for text in notices if "m-1 cannot call tools" in text] == notices[:1]
+
+
+# -- streams and callbacks -------------------------------------------------------------------------------------------
+
+
+def test_a_stream_runs_its_turn_once_however_often_it_is_read(tmp_path: Path) -> None:
+    with Simulator(script=["One.", "Two."]) as sim, agent(sim, tmp_path) as one:
+        events = one.stream("book the flight")
+        assert list(events)
+        assert list(events) == []
+        assert len(sim.requests) == 1
+        again = one.stream("and a hotel")
+        first = next(again)
+        assert [first, *again][-1].final_response == "Two."  # type: ignore[attr-defined]
+
+
+def test_a_callback_may_start_the_next_turn_without_a_wait(tmp_path: Path) -> None:
+    texts: list[str] = []
+    answers: list[tuple[str, float]] = []
+
+    def after_turn(text: str) -> None:
+        texts.append(text)
+        if len(texts) == 1:
+            start = time.monotonic()
+            answers.append((one.chat("and the summary?"), time.monotonic() - start))
+
+    options = {"callbacks": {"step_callback": after_turn}}
+    with Simulator(script=["One.", "Two."]) as sim, agent(sim, tmp_path, **options) as one:
+        one.chat("go")
+    ((answer, seconds),) = answers
+    assert answer == "Two."
+    assert seconds < 3
+
+
+def test_an_async_callback_is_awaited(tmp_path: Path) -> None:
+    pieces: list[str] = []
+
+    async def on_text(text: str) -> None:
+        pieces.append(text)
+
+    options = {"callbacks": {"stream_delta_callback": on_text}}
+    with Simulator(script=["hello"]) as sim, agent(sim, tmp_path, **options) as one:
+        one.chat("hi")
+    assert "".join(pieces) == "hello"
+
+
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_can_be_copied_pickled_and_written_as_json(tmp_path: Path) -> None:
+    def look(path: str) -> str:
+        """Look at a file."""
+        return "empty"
+
+    script = [Say(calls=(Call("look", {"path": "a.py"}),)), "One.", "Two."]
+    with Simulator(script=script) as sim, agent(sim, tmp_path, tools=[look]) as one:
+        one.chat("hi")
+        result = one.run_conversation("again")
+        report = one.compress()
+    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": f"m{i} " + "word " * 100} for i in range(60)]
+    for value in (result, report, perdure.compress(messages, context_length=8_000), result.usage):
+        for copied in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+            assert copied.to_dict() == value.to_dict()
+        assert json.loads(json.dumps(value.to_dict())).keys() == dict(value).keys()
+
+
+# -- usage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("B6")
+@pytest.mark.parametrize(
+    "usage",
+    [
+        SimpleNamespace(prompt_tokens=7_000, completion_tokens=5),
+        SimpleNamespace(input_tokens=200, cache_read_input_tokens=6_800, cache_creation_input_tokens=None),
+        {"input_tokens": 7_000, "output_tokens": 5},
+    ],
+)
+def test_a_compressor_takes_the_usage_object_of_an_sdk(usage: Any) -> None:
+    compressor = perdure.ContextCompressor(context_length=8_000)
+    compressor.update_from_response(usage)
+    assert compressor.should_compress()
+
+
+def test_no_thread_of_a_callback_outlives_its_turn(tmp_path: Path) -> None:
+    options = {"callbacks": {"step_callback": lambda text: None}}
+    with Simulator(script=["One."]) as sim, agent(sim, tmp_path, **options) as one:
+        one.chat("hi")
+    assert not [t for t in threading.enumerate() if t.name == "perdure-events"]

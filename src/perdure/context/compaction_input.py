@@ -168,7 +168,7 @@ def _share_memos(entries: Iterable[Entry]) -> None:
 
 def _sizes(entries: Sequence[Entry], model: str) -> list[int]:
     """Return the tokens of each message; equal ones, such as calls and results that come again, are counted once."""
-    known = dict[tuple[object, ...], int]()
+    tokens_by_text = dict[tuple[object, ...], int]()
     key = _tokens_key(model)
     sizes: list[int | None] = Entry.get_memos(entries, key)
     for n, entry in enumerate(entries):
@@ -178,12 +178,12 @@ def _sizes(entries: Sequence[Entry], model: str) -> list[int]:
         is_common = (m.role == "tool" or m.tool_calls) and type(m.content) is not tuple
         if is_common and not (m.extra or m.reasoning or m.reasoning_details):
             texts = (m.content, m.name, *[text for call in m.tool_calls for text in (call.name, call.arguments)])
-            known_size = known.get(texts)
-            if known_size is None:
-                known_size = known[texts] = tokens_of(entry, model)
+            tokens = tokens_by_text.get(texts)
+            if tokens is None:
+                tokens = tokens_by_text[texts] = tokens_of(entry, model)
             else:
-                entry.set_memo(key, known_size)
-            sizes[n] = known_size
+                entry.set_memo(key, tokens)
+            sizes[n] = tokens
         else:
             sizes[n] = tokens_of(entry, model)
     return cast("list[int]", sizes)

@@ -155,8 +155,8 @@ class StaticFiles:
 
     def _release(self) -> _Release:
         """Return the page with the version of all files as they are now."""
-        found = sorted((self._folder / "assets").rglob("*"))
-        etags = {path: self._file(path).etag for path in found if path.suffix in TYPES and path.is_file()}
+        paths = sorted((self._folder / "assets").rglob("*"))
+        etags = {path: self._file(path).etag for path in paths if path.suffix in TYPES and path.is_file()}
         source, latest = self._file(self._page), self._latest
         if latest is None or latest.source != source or latest.etags != etags:
             latest = self._latest = _Release.build(source, etags, folder=self._folder)

@@ -183,14 +183,14 @@ def last_results(store: SessionStore, session_id: str) -> list[ToolFinished]:
         span = Span(max(1, end - _MAX_MESSAGES + 1), end)
         entries = store.log.read(session_id, span)
         results = _Results(entries, store.timeline.tool_runs(session_id, span))
-        found = [
+        calls = [
             _make_tool_finished(call.dispatched, entry.message, run)
             for n, made in enumerate(entries)
             for entry, run in results.after(n)
             if (call := find_call(made.message.tool_calls, entry.message.tool_call_id)) is not None
         ]
-        if found:
-            return found
+        if calls:
+            return calls
     return []
 
 

@@ -289,8 +289,8 @@ def _with_failure(finding: CallFinding, view: OutputView) -> CallFinding:
     if finding.facts.tests is not None:
         # The tests passed, and something else failed, such as a coverage limit.
         return replace(finding, headline=f"{finding.headline}; {ended}: {reason}", is_failure=True, title=None)
-    shown = " ".join(lines[:8])
-    others = [r for r in finding.rows if " ".join(r.split()) not in shown] if "Traceback" not in view.text else []
+    excerpt = " ".join(lines[:8])
+    others = [r for r in finding.rows if " ".join(r.split()) not in excerpt] if "Traceback" not in view.text else []
     return CallFinding(
         f"{ended}: {reason}" if reason else ended,
         (*lines[:8], *others) if len(lines) + len(others) > 1 or len(reason) > 200 else (),

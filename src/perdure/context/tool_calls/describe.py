@@ -338,8 +338,8 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
 
 def _describe_matches(view: OutputView) -> str:
     """Return how much a search found: the number that it states itself, else that of its lines."""
-    found = _FOUND.match(view.text)
-    return f"{found[1]}{view.extent.limits}" if found is not None else view.size
+    match = _FOUND.match(view.text)
+    return f"{match[1]}{view.extent.limits}" if match is not None else view.size
 
 
 def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:

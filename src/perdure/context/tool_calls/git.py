@@ -133,7 +133,7 @@ def read_git(line: ShellLine, view: OutputView) -> CallFinding | None:
 
 def _read_moved_head(line: ShellLine, commands: Sequence[ShellCommand], view: OutputView) -> CallFacts:
     """Read the commit at HEAD after a merge, a pull, a rebase or a reset, or from the beginning of a log."""
-    shown = _shown_head(commands[-1], view) if _begins_with_head(line, commands) else ""
+    log_head = _log_head(commands[-1], view) if _begins_with_head(line, commands) else ""
     moved = ""
     if (heads := _HEAD_AT.findall(view.text)) and not _REBASED.search(view.text):
         moved = f"{heads[-1][0]} {one_line(heads[-1][1], 90)}".rstrip()
@@ -145,7 +145,7 @@ def _read_moved_head(line: ShellLine, commands: Sequence[ShellCommand], view: Ou
         moved = "a merge commit; its hash was not printed"
     elif (reset := _reset_target(commands)) and "fatal:" not in view.text:
         moved = f"reset to {reset}"
-    return CallFacts(head=(shown or moved) if moved else "", shown_head=shown)
+    return CallFacts(head=(log_head or moved) if moved else "", shown_head=log_head)
 
 
 def _begins_with_head(line: ShellLine, commands: Sequence[ShellCommand]) -> bool:
@@ -155,7 +155,7 @@ def _begins_with_head(line: ShellLine, commands: Sequence[ShellCommand]) -> bool
     return is_whole and not any(git_subcommand(c) in _PRINTS_COMMITS for c in commands[:-1])
 
 
-def _shown_head(command: ShellCommand, view: OutputView) -> str:
+def _log_head(command: ShellCommand, view: OutputView) -> str:
     """Return the newest commit of a log that begins at HEAD, if it is the last of the commands."""
     if git_subcommand(command) != "log" or not all(map(_PLAIN_LOG.fullmatch, command.words[1:])):
         return ""
@@ -163,8 +163,8 @@ def _shown_head(command: ShellCommand, view: OutputView) -> str:
     if number is not None and (match := _LOG_COMMIT.match(view.lines[number])) is not None:
         title = next((x.strip() for x in view.lines[number + 1 : number + 6] if x.startswith("    ")), "")
         return f"{match[1][:10]} {one_line(title, 90)}".rstrip()
-    shown = _ONELINE.search(view.text)
-    return f"{shown[1][:10]} {one_line(shown[2], 90)}" if shown is not None else ""
+    match = _ONELINE.search(view.text)
+    return f"{match[1][:10]} {one_line(match[2], 90)}" if match is not None else ""
 
 
 def _reset_target(commands: Sequence[ShellCommand]) -> str:
@@ -241,9 +241,9 @@ def _read_quiet(line: ShellLine, view: OutputView, *, has_commit: bool) -> list[
         title = commits[-1].option("-m", "--message", "-am", "-qm", "-qam", "-aqm").split("\n", 1)[0]
         if not title or title.startswith("$("):
             title = line.documents[0].strip().split("\n", 1)[0] if line.documents else ""
-        found = _commit_hash(view.text, title)
-        facts = CallFacts(commit=Commit(found, title)) if found else NO_FACTS
-        label = f"commit {found}" if found else "committed"
+        commit_hash = _commit_hash(view.text, title)
+        facts = CallFacts(commit=Commit(commit_hash, title)) if commit_hash else NO_FACTS
+        label = f"commit {commit_hash}" if commit_hash else "committed"
         findings.append(CallFinding(f"{label} “{one_line(title, 90)}”" if title else label, (), facts, False, 0.8))
     if any(git_subcommand(c) == "push" for c in quiet):
         findings.append(CallFinding("pushed", (), CallFacts(pushed=True), False, 0.8))

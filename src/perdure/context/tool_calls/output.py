@@ -124,8 +124,8 @@ class OpenedOutput:
 
     def view(self) -> OutputView:
         """Reduce the output to what may be searched."""
-        shown, total, extent = _without_notes(self.raw, self.extent)
-        text = plain_text(_cut_long_text(shown))
+        visible, total, extent = _without_notes(self.raw, self.extent)
+        text = plain_text(_cut_long_text(visible))
         lines = tuple(filter(None, map(str.rstrip, text.split("\n"))))
         return OutputView(self.raw, "\n".join(lines), lines, total, self.exit_code, self.folder, self.address, extent)
 
@@ -175,8 +175,8 @@ def _without_notes(raw: str, extent: OutputExtent) -> tuple[str, int, OutputExte
     total = count_lines(raw)
     if notes := find_notes(raw):
         noted = extent if extent.is_partial else read_extent(notes, total)
-        shown, gaps = without_notes(raw)
-        return shown, count_lines(shown) - gaps, noted
+        visible, gaps = without_notes(raw)
+        return visible, count_lines(visible) - gaps, noted
     return raw, total, WHOLE if extent.lines is not None and total >= extent.lines else extent
 
 

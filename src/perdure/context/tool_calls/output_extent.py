@@ -65,12 +65,12 @@ class OutputExtent:
     def is_partial(self) -> bool:
         return self.part != "all"
 
-    def describe(self, shown: int) -> str:
+    def describe(self, visible_lines: int) -> str:
         """Return the size of an output of which so many lines are shown."""
-        count = f"{shown:,} line{'' if shown == 1 else 's'}"
+        count = f"{visible_lines:,} line{'' if visible_lines == 1 else 's'}"
         if self.part == "all":
             return count
-        if self.lines is not None and self.lines >= shown:
+        if self.lines is not None and self.lines >= visible_lines:
             return f"{self.lines:,} lines"
         if self.size:
             return self.size
@@ -90,8 +90,8 @@ class OutputExtent:
 WHOLE = OutputExtent()
 
 
-def read_extent(notes: Sequence[str], shown: int) -> OutputExtent:
-    """Return how much of its output a result shows, by the notes in it; `shown` is the number of its lines."""
+def read_extent(notes: Sequence[str], visible_lines: int) -> OutputExtent:
+    """Return how much of its output a result of so many lines shows, by the notes in it."""
     if not notes:
         return WHOLE
     lines: int | None = None
@@ -108,10 +108,10 @@ def read_extent(notes: Sequence[str], shown: int) -> OutputExtent:
                 lines = _number(whole[1])
             elif unit:
                 size = f"{'at least ' if 'at least' in whole[0] else ''}{whole[1]} {_long_unit(unit)}"
-        elif (left := _LEFT_OUT.search(note)) is not None and left[2].startswith("line"):
-            left_out += _number(left[1])
+        elif (omission := _LEFT_OUT.search(note)) is not None and omission[2].startswith("line"):
+            left_out += _number(omission[1])
     if lines is None and left_out:
-        lines = shown - len(notes) + left_out
+        lines = visible_lines - len(notes) + left_out
     return OutputExtent("some", lines, size)
 
 
@@ -173,8 +173,8 @@ def without_notes(text: str) -> tuple[str, int]:
     for number, line in enumerate(lines):
         is_last = number + 1 == len(lines)
         if len(line) <= _NOTE_CHARS and _NOTE.fullmatch(line) is not None:
-            left = _LEFT_OUT.search(line)
-            is_torn = left is not None and left[2][:4] in ("char", "byte", "toke")
+            omission = _LEFT_OUT.search(line)
+            is_torn = omission is not None and omission[2][:4] in ("char", "byte", "toke")
             if is_torn and len(kept) > 2 and number + 2 < len(lines):
                 kept.pop()
             if kept and not is_last and kept[-1] != GAP:
@@ -202,10 +202,10 @@ def describe_read(content: str) -> str:
     return f"{count:,} line{'' if count == 1 else 's'}{', not to the end' if notes else ''}"
 
 
-def limited_by(commands: Sequence[ShellCommand], shown: int) -> OutputExtent:
+def limited_by(commands: Sequence[ShellCommand], visible_lines: int) -> OutputExtent:
     """Return the part of an output that `head` or `tail` let through, if it is as long as they allow."""
     limits = [(c.program, n) for c in commands if c.program in ("head", "tail") and (n := _line_limit(c)) is not None]
-    if not limits or shown < min(n for _, n in limits):
+    if not limits or visible_lines < min(n for _, n in limits):
         return WHOLE
     sources = [c for c in commands if not c.is_filter and c.kind != "other" and c.program not in ("head", "tail")]
     if len(limits) > 1 or len(sources) > 1:

@@ -174,7 +174,7 @@ def read_replies(
     for hit, ident, seq, body, encoding, kind in tx.rows(sql, [*values, highest, *more]):
         if text := decode_or_placeholder(body, encoding, kind, seq=seq).text.strip():
             replies[hit][seq] = ReplyMessage(ident, seq, text)
-    return {hit: list(found.values()) for hit, found in replies.items()}
+    return {hit: list(by_seq.values()) for hit, by_seq in replies.items()}
 
 
 def expected_reply(match: TextMatch) -> str | None:

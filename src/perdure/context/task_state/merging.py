@@ -22,9 +22,10 @@ from perdure.context.summary_check import (
     without_missing_consent,
 )
 from perdure.context.task_state.decisions import find_abandoned, topic_words
-from perdure.context.task_state.outcomes import correct_outcome
+from perdure.context.task_state.outcomes import correct_outcome, find_not_done
 from perdure.context.task_state.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
 from perdure.context.task_state.state import STEP_MARK, TaskState, is_same_hash
+from perdure.context.tool_calls.call_line import Outcome
 from perdure.context.user_text.intent import is_directive
 
 BY_CODE = frozenset(("Active Task", "Constraints & Preferences", "Pending User Asks"))
@@ -256,11 +257,12 @@ class _ProseCheck:
     def lines(self, section: str, body: str) -> str:
         valid = [line for line in body.splitlines() if self._is_valid(section, line)]
         if section == "Completed Actions":
-            valid = list(map(self._correct_outcome, valid))
+            not_done = find_not_done(self.state.calls)
+            valid = [self._correct_outcome(line, not_done) for line in valid]
         return "\n".join(self._mark_unmentioned(section, line) for line in valid).strip("\n")
 
-    def _correct_outcome(self, line: str) -> str:
-        corrected = correct_outcome(line, self.state.calls_not_done)
+    def _correct_outcome(self, line: str, not_done: Mapping[str, Outcome]) -> str:
+        corrected = correct_outcome(line, not_done)
         if corrected != line:
             self.findings.append(f"corrected in Completed Actions: {line.strip(_LIST_MARK)}")
         return corrected

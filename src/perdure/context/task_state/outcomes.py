@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 from perdure.context.tool_calls.call_line import CallLine, Outcome
 
@@ -28,26 +27,22 @@ _ADMITS_FAILURE = re.compile(
 _GOES_ON = re.compile(r"[\w/-]| [-./]")
 
 
-@dataclass(slots=True)
-class CallOutcomes:
-    """Outcomes of calls by what they worked on, of those of which none succeeded."""
-
-    not_done: dict[str, Outcome] = field(default_factory=dict)
-    refused_count: int = 0
-    _done: set[str] = field(default_factory=set)
-
-    def add(self, line: CallLine) -> None:
-        self.refused_count += line.outcome == "refused"
+def find_not_done(calls: Iterable[CallLine]) -> dict[str, Outcome]:
+    """Return the outcomes of calls by what they worked on, of those of which none succeeded."""
+    not_done: dict[str, Outcome] = {}
+    done: set[str] = set()
+    for line in calls:
         target = " ".join(line.target.split())
-        if len(target) < _LEAST_CHARS or target in self._done:
-            return
-        self.not_done.pop(target, None)
+        if len(target) < _LEAST_CHARS or target in done:
+            continue
+        not_done.pop(target, None)
         if line.outcome in _OUTCOMES:
-            self.not_done[target] = line.outcome
-            if len(self.not_done) > _MOST_TARGETS:
-                del self.not_done[next(iter(self.not_done))]
+            not_done[target] = line.outcome
+            if len(not_done) > _MOST_TARGETS:
+                del not_done[next(iter(not_done))]
         elif line.outcome == "ok":
-            self._done.add(target)
+            done.add(target)
+    return not_done
 
 
 def correct_outcome(line: str, not_done: Mapping[str, Outcome]) -> str:

@@ -21,7 +21,8 @@ def _describe_refusals(state: TaskState) -> str:
     """Return the number of refused calls and the newest reason of the user; "" for none."""
     reasons = [i.text for i in state.instructions if i.kind == "refusal"]
     newest = f"; the newest reason: “{first_words(tidy(reasons[-1]), 60)}”" if reasons else ""
-    return f"{max(state.refused_count, len(reasons))}{newest}" if state.refused_count or reasons else ""
+    count = max(sum(call.outcome == "refused" for call in state.calls), len(reasons))
+    return f"{count}{newest}" if count else ""
 
 
 def describe_state(state: TaskState) -> list[tuple[str, str]]:

@@ -22,7 +22,6 @@ from perdure.context.task_state.decisions import (
     user_reading,
 )
 from perdure.context.task_state.instructions import clip_refused_call, parse_instructions
-from perdure.context.task_state.outcomes import CallOutcomes
 from perdure.context.task_state.proposals import asks_for_data, find_referent, proposal_of
 from perdure.context.task_state.replies import answer_of, changes_of, reply_reading
 from perdure.context.task_state.requests import RequestLog
@@ -146,8 +145,11 @@ def read_state(
     fold = _StateFold()
     fold.carry(previous or {})
     for at, entry in enumerate(entries):
-        if entry.message.role != "tool":  # a result is read with its call
-            fold.add(entries, at, lines)
+        role = entry.message.role
+        if role == "assistant":
+            fold.add_assistant(entries, at, lines)
+        elif role == "user":  # a result is read with its call
+            fold.add_from_user(entries, at)
     return replace(fold.state(), in_view=in_view)
 
 
@@ -203,7 +205,7 @@ class _StateFold:
     decisions: DecisionLog = field(default_factory=DecisionLog)
     work: WorkLog = field(default_factory=WorkLog)
     edits: EditLog = field(default_factory=EditLog)
-    outcomes: CallOutcomes = field(default_factory=CallOutcomes)
+    calls: list[CallLine] = field(default_factory=list)
     goal: SourcedValue | None = None
     is_continued: bool = False
     # What the user left for later.
@@ -233,6 +235,8 @@ class _StateFold:
     _failed_seq: int = BEFORE_LOG
     _greeting_seq: int = BEFORE_LOG - 1
     _has_calls: bool = False
+    # Whether the user ever refused a call: in most histories no approved one has to be compared.
+    _has_refusals: bool = False
 
     def carry(self, previous: Mapping[str, str]) -> None:
         """Start from the requests and instructions that an earlier handoff quotes."""
@@ -249,14 +253,7 @@ class _StateFold:
         if goal := "\n".join(line for line in lines if MARK not in line).strip():
             self.goal = SourcedValue(goal, BEFORE_LOG)
 
-    def add(self, entries: Sequence[Entry], at: int, lines: CallLines) -> None:
-        role = entries[at].message.role
-        if role == "assistant":
-            self._add_assistant(entries, at, lines)
-        elif role == "user":
-            self._add_from_user(entries, at)
-
-    def _add_from_user(self, entries: Sequence[Entry], at: int) -> None:
+    def add_from_user(self, entries: Sequence[Entry], at: int) -> None:
         entry = entries[at]
         message = entry.message
         if self.goal is None and message.text.startswith(SUMMARY_OPENINGS):
@@ -276,7 +273,7 @@ class _StateFold:
         if reading.text != reading.own_words and (report := entry.memo("report", _read_report)) is not None:
             self.work.add_report(entry.seq, report)
 
-    def _add_assistant(self, entries: Sequence[Entry], at: int, lines: CallLines) -> None:
+    def add_assistant(self, entries: Sequence[Entry], at: int, lines: CallLines) -> None:
         entry = entries[at]
         message = entry.message
         if message.kind != "assistant":
@@ -292,8 +289,8 @@ class _StateFold:
             self._has_calls = True
             self._silent_steps = 0 if has_text else self._silent_steps + 1
             self._done_kinds = set() if has_text else self._done_kinds
-        for call in calls:
             self.requests.add_work()
+        for call in calls:
             line = lines.get((seq, call.id))
             self.work.steps_taken += line is None or line.kind not in LOOKS
             if line is None:
@@ -390,6 +387,7 @@ class _StateFold:
         earlier = self.instructions.get(instruction.text)
         if instruction.kind == "refusal" and earlier is not None and earlier.kind != "refusal":
             return  # what the user wrote themselves stays what it is
+        self._has_refusals = self._has_refusals or instruction.kind == "refusal"
         # A repeated instruction moves to its last position.
         self.instructions.pop(instruction.text, None)
         self.instructions[instruction.text] = instruction
@@ -422,13 +420,13 @@ class _StateFold:
         self.work.end_turn(entry.seq, may_be_open=not closed or (self.work.has_failed and reply.has_failed))
 
     def _add_call(self, seq: int, line: CallLine, *, expects_failure: bool) -> None:
-        self.outcomes.add(line)
+        self.calls.append(line)
         if line.user_words or line.outcome == "refused":
             reason = redact(line.user_words.strip())
             if reason and not _BARE_QUESTION.fullmatch(reason):
                 self._instruct(StandingInstruction(reason, seq, "refusal", about=line.target or line.name))
             return
-        if line.outcome == "ok" and line.target and line.kind not in _REFUSED_FOR_CONTENT:
+        if self._has_refusals and line.outcome == "ok" and line.target and line.kind not in _REFUSED_FOR_CONTENT:
             self._lift_refusals(line.target)
         self.work.add(seq, line, expects_failure=expects_failure)
 
@@ -485,8 +483,7 @@ class _StateFold:
             unrun_tests=tuple(work.unrun_tests),
             changed_since_plan=tuple(work.changed_since_plan) if work.plan else (),
             has_edits=work.has_edits,
-            calls_not_done=self.outcomes.not_done,
-            refused_count=self.outcomes.refused_count,
+            calls=tuple(self.calls),
         )
 
     def _find_announced_step(self) -> SourcedValue | None:

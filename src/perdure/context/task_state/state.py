@@ -6,11 +6,11 @@ Every item names the log positions it was read from. `RepeatedSteps` lists what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from perdure.context.tool_calls.call_line import Commit, Outcome, TestRun
+from perdure.context.tool_calls.call_line import CallLine, Commit, TestRun
 
 STEP_MARK = "DONE "
 _LISTED = re.compile(
@@ -270,9 +270,8 @@ class TaskState:
     changed_since_plan: tuple[str, ...] = ()
     # Whether files were edited in place, as in a repository.
     has_edits: bool = False
-    # What came of calls that never succeeded, by what they worked on.
-    calls_not_done: Mapping[str, Outcome] = field(default_factory=dict)
-    refused_count: int = 0
+    # Every call, in order.
+    calls: tuple[CallLine, ...] = ()
     # Positions of the messages that stay in view word for word.
     in_view: frozenset[int] = frozenset()
 

@@ -35,8 +35,6 @@ class CompactionHistory:
     origins: list[int | None] | None
     # Whether the entries are in a log, so that their positions can be opened.
     is_logged: bool
-    # Whether any message may be more than one text: only such a one can hold an image.
-    has_parts: bool
     # What was left out while reading, for the user.
     notices: tuple[str, ...] = ()
 
@@ -57,8 +55,7 @@ class CompactionHistory:
             # Positions are negative: they are in no log, and cannot be opened.
             entries, origins, notices = _read_plain(items, key)
         messages = [e.message for e in entries]
-        has_parts = any(m.kind == "handoff" or type(m.content) is tuple for m in messages)
-        return cls(entries, messages, _sizes(entries, model), origins, is_logged, has_parts, notices)
+        return cls(entries, messages, _sizes(entries, model), origins, is_logged, notices)
 
     @property
     def note_tokens(self) -> int:

@@ -584,9 +584,9 @@ def must_be_reply(before: Message | None, after: Message | None) -> bool:
 
 def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
     """Return the last image of a history and the index of its message."""
-    for i in range(len(messages) - 1, -1, -1):
-        content = messages[i].content
-        for part in reversed(content) if isinstance(content, tuple) else ():
-            if isinstance(part, ImagePart):
-                return i, part
+    with_parts = [i for i, m in enumerate(messages) if isinstance(m.content, tuple)]
+    for i in reversed(with_parts):
+        image = next((part for part in reversed(messages[i].parts) if isinstance(part, ImagePart)), None)
+        if image is not None:
+            return i, image
     return None

@@ -199,7 +199,7 @@ class CompactionInput:
     @property
     def image(self) -> ImagePart | None:
         """The newest image, if it would be lost with the middle and a user message can carry it."""
-        newest = newest_image(self.history.messages) if self.history.has_parts else None
+        newest = newest_image(self.history.messages)
         if newest is None or newest[0] not in self.boundaries.middle:
             return None
         # After a user message the two would be merged, and the handoff could not be found again.

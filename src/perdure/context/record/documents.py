@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -372,8 +371,12 @@ def written_reports(
 
 def is_research(lines: Iterable[CallLine]) -> bool:
     """Return whether a session collected information: it opened pages of the web and worked on no code."""
-    kinds = Counter(line.kind for line in lines)
-    return kinds["web"] >= _FEWEST_PAGES and not any(kinds[kind] for kind in _CODE_KINDS)
+    pages = 0
+    for line in lines:
+        if line.kind in _CODE_KINDS:  # as in most sessions, among the first calls
+            return False
+        pages += line.kind == "web"
+    return pages >= _FEWEST_PAGES
 
 
 def find_documents(

@@ -150,13 +150,14 @@ class _OldCalls:
     @classmethod
     def read(cls, entries: Sequence[Entry], described: _Described) -> _OldCalls:
         old = cls()
-        for at, (entry, is_known) in enumerate(zip(entries, are_redacted(entries), strict=True)):
+        for at, entry in enumerate(entries):
             message = entry.message
-            if is_known or message.role == "tool":
+            if message.role == "tool":
                 continue
             if not message.tool_calls:
-                old.to_redact.append(entry)
-            elif entry.get_memo(_KEY) is None:
+                if not is_redacted(entry):
+                    old.to_redact.append(entry)
+            elif entry.get_memo(_KEY) is None and not is_redacted(entry):
                 behind = _results_behind(entries, at)
                 lines = list(_describe_as_is(entry, behind, described))
                 told = [answer for line, answer in lines if type(line) is not PendingCallLine]

@@ -26,7 +26,7 @@ def conversation(threads: list[int], thresholds: list[int]) -> Steps[list[str]]:
     answers = []
     for text in ("one", "fail", "two"):
         threads.append(threading.get_ident())
-        thresholds.append(gc.get_threshold()[2])
+        thresholds.append(gc.get_threshold()[0])
         try:
             answers.append((yield lambda text=text: answer(text)))
         except ValueError as error:
@@ -43,7 +43,7 @@ def test_each_question_is_answered_and_a_failure_is_raised_where_it_was_asked(
 
 
 @pytest.mark.spec("D9")
-def test_between_questions_it_runs_in_a_worker_thread_without_full_garbage_collections() -> None:
+def test_between_questions_it_runs_in_a_worker_thread_without_garbage_collections() -> None:
     threads: list[int] = []
     thresholds: list[int] = []
     before = gc.get_threshold()
@@ -51,8 +51,19 @@ def test_between_questions_it_runs_in_a_worker_thread_without_full_garbage_colle
     asyncio.run(run_steps(conversation(threads, thresholds)))
     assert not set(threads) & set(LOOP_THREADS)
     assert set(LOOP_THREADS) == {threading.get_ident()}
-    assert all(threshold > 100 * before[2] for threshold in thresholds)
+    assert thresholds == [1_000_000] * 3 != [before[0]] * 3
     assert gc.get_threshold() == before
+
+
+@pytest.mark.spec("D9")
+def test_where_garbage_is_never_collected_a_compaction_leaves_it_so() -> None:
+    before, thresholds = gc.get_threshold(), list[int]()
+    gc.set_threshold(0)
+    try:
+        run_steps_here(conversation([], thresholds))
+        assert [*thresholds, gc.get_threshold()[0]] == [0, 0, 0, 0]
+    finally:
+        gc.set_threshold(*before)
 
 
 @pytest.mark.spec("J4")

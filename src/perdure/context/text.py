@@ -452,7 +452,7 @@ def is_narration(sentence: str) -> bool:
 
 
 def _statement_worth(sentence: str, worth: float) -> float:
-    if _VERDICT.match(sentence):
+    if (":" in sentence or "：" in sentence) and _VERDICT.match(sentence):
         return 1.0
     if _concludes(sentence):
         worth += 0.25

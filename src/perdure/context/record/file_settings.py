@@ -80,6 +80,11 @@ class FileSettings:
 
 
 def _is_shown(name: str, value: str, text: str) -> bool:
+    # A pattern for each setting takes longer to compile than the text to search.
+    return name in text and value in text and _states(name, value, text)
+
+
+def _states(name: str, value: str, text: str) -> bool:
     return re.search(rf"\b{re.escape(name)}[\"']?\s*[:=]\s*{re.escape(value)}", text) is not None
 
 

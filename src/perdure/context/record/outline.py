@@ -111,10 +111,13 @@ class PassageFrequency:
 
     def of(self, text: str) -> int | None:
         """Return the number of occurrences of a frequent passage; None for others."""
-        ending = text[-_ENDING_CHARS:]
-        if ending not in self._endings and _DIGITS.search(ending) is None:
-            return None
-        return self._times.get(self._templates.get(text) or _without_digits(text))
+        template = self._templates.get(text)
+        if template is None:
+            ending = text[-_ENDING_CHARS:]
+            if ending not in self._endings and _DIGITS.search(ending) is None:
+                return None
+            template = _without_digits(text)
+        return self._times.get(template)
 
 
 _CODE = re.compile(r"`[^`\n]+`|\w+(?:[./_]\w+)+")
@@ -152,7 +155,10 @@ class ToldLines:
 
 
 def _stems_in(text: str) -> frozenset[str]:
-    return frozenset(w.lower() if _DIGITS.search(w) else w.lower()[:_STEM_CHARS] for w in _TOLD_WORDS.findall(text))
+    words = _TOLD_WORDS.findall(text)
+    if _DIGITS.search(text) is None:  # as of most
+        return frozenset(w.lower()[:_STEM_CHARS] for w in words)
+    return frozenset(w.lower() if _DIGITS.search(w) else w.lower()[:_STEM_CHARS] for w in words)
 
 
 def _words_of_code(text: str) -> Iterator[str]:

@@ -467,8 +467,10 @@ _OTHER_REFUSALS = tuple(
         r"BLOCKED: (?:User denied|.{0,80}denied by (?:the )?user)()",
     )
 )
-_REFUSAL_HINTS = ("refused", "doesn't want", "denied", "rejected", "declined", "by a hook", "was not run", "cancel")
-_INTERRUPT_HINTS = ("interrupt", "abort", "cancel")
+_REFUSAL_HINTS = (
+    b"refused", b"doesn't want", b"denied", b"rejected", b"declined", b"by a hook", b"was not run", b"cancel"
+)  # fmt: skip
+_INTERRUPT_HINTS = (b"interrupt", b"abort", b"cancel")
 _INTERRUPTED = re.compile(
     r"\[Interrupted before it finished|\[stopped: interrupted\]|\[Request interrupted by user|Command aborted\s*\Z|"
     r"(?:Error: )?(?:The )?(?:operation|tool call|command|request) was (?:aborted|interrupted|cancell?ed)|"
@@ -511,12 +513,13 @@ def read_refusal(
         return _read_own(result, tool) or UnfinishedCall("refused", text, is_by_user=False)
     if state == "interrupted":
         return UnfinishedCall("interrupted", "interrupted before it finished")
-    head = result[:_HEAD_CHARS].lower()
+    # As bytes: text with a sign outside ASCII takes ten times as long to put into lower case.
+    head = result[:_HEAD_CHARS].encode("utf-8", "replace").lower()
     if state is None and any(map(head.__contains__, _REFUSAL_HINTS)) and not is_foreign():
         refusal = _read_own(result, tool) or _read_other(result)
         if refusal is not None:
             return refusal
-    edges = f"{head[:80]}\n{result[-140:].lower()}"
+    edges = f"{result[:80]}\n{result[-140:]}".encode("utf-8", "replace").lower()
     if any(map(edges.__contains__, _INTERRUPT_HINTS)):
         start, end = result[:200].lstrip(), result[-140:].rstrip()
         match = _INTERRUPTED.match(start) or _INTERRUPTED.search(end, max(0, len(end) - 60))

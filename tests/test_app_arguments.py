@@ -13,7 +13,7 @@ from perdure.core.errors import ConfigError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest
 from perdure.models.tokens import CalibrationStore
 from perdure.testing.simulator import Call, Say, Simulator
-from perdure.tools.tool import Tool
+from perdure.tools.tool import Tool, tool
 
 
 def agent(sim: Simulator, folder: Path, **options: Any) -> Agent:
@@ -69,15 +69,47 @@ def test_an_approver_is_asked_about_own_tools_that_are_dangerous(
         return "wiped"
 
     schema = {"type": "object", "properties": {"disk": {"type": "string"}}, "required": ["disk"]}
-    tool = Tool(name="wipe", description="Wipes a disk.", parameters=schema, handler=wipe, is_dangerous=True)
+    wiper = Tool(name="wipe", description="Wipes a disk.", parameters=schema, handler=wipe, is_dangerous=True)
     calls = Say(calls=(Call("wipe", {"disk": "sda"}),))
     person = Person(answer)
     with Simulator(script=[calls, "Done.", calls, "Done."]) as sim:
-        agent(sim, tmp_path, tools=[tool], approver=person).chat("wipe it")
+        agent(sim, tmp_path, tools=[wiper], approver=person).chat("wipe it")
         assert (len(person.asked), len(ran)) == (1, runs)
         ran.clear()
-        agent(sim, tmp_path, tools=[tool]).chat("wipe it")  # nobody to ask: the caller's own tools are the caller's
-        assert ran == ["sda"]
+        agent(sim, tmp_path, tools=[wiper]).chat("wipe it")  # nobody to ask
+        assert ran == []
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize("beside", [[], ["todo"]])
+def test_risky_arguments_of_own_tools_are_refused_where_nobody_can_be_asked(tmp_path: Path, beside: list[str]) -> None:
+    ran: list[str] = []
+
+    @tool(command_parameter="command")
+    def shell(command: str) -> str:
+        """Runs a command."""
+        ran.append(command)
+        return "done"
+
+    @tool(written_path_parameter="path")
+    def put(path: str) -> str:
+        """Writes a file."""
+        ran.append(path)
+        return "done"
+
+    @tool(read_path_parameter="path")
+    def get(path: str) -> str:
+        """Reads a file."""
+        ran.append(path)
+        return "done"
+
+    risky = ("shell", {"command": "rm -rf /"}), ("put", {"path": "/etc/passwd"}), ("get", {"path": "~/.ssh/id_rsa"})
+    calls = Say(calls=(*(Call(name, arguments) for name, arguments in risky), Call("shell", {"command": "ls"})))
+    with Simulator(script=[calls, "Done."]) as sim:
+        result = agent(sim, tmp_path, tools=[shell, put, get, *beside]).run_conversation("clean up")
+    answers = [m["content"] for m in result.messages if m["role"] == "tool"]
+    assert ran == ["ls"]
+    assert all("no one is available to approve it" in answer for answer in answers[:3])
 
 
 @pytest.mark.spec("B2")

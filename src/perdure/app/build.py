@@ -254,20 +254,16 @@ class Wiring:
     def _only(self, tools: AnyTools) -> ToolRuntime:
         """Build a runtime with exactly the caller's tools.
 
-        Approval is asked only of an approver that came with them.
+        They need the same approvals as the default tools; without an approver, a dangerous call is refused.
         """
-        shared, approver = self.shared, self.speaker.approver
-        guard = None
-        permissions = self._permissions()
-        if approver is not None or self.settings.permissions != PermissionsSettings():
-            approvals = shared.store.state("approvals")
-            guard = ApprovalGuard(
-                Workspace(self.folder),
-                home=Path.home(),
-                approver=approver,
-                approvals=approvals,
-                permissions=permissions,
-            )
+        shared, permissions = self.shared, self._permissions()
+        guard = ApprovalGuard(
+            Workspace(self.folder),
+            home=Path.home(),
+            approver=self.speaker.approver,
+            approvals=shared.store.state("approvals"),
+            permissions=permissions,
+        )
         outputs = shared.store.outputs
         limiter = OutputLimiter(outputs)
         return ToolRuntime(

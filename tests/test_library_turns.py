@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
@@ -91,6 +92,34 @@ def test_an_engine_that_raises_at_an_overflow_is_named_with_its_error(tmp_path: 
         one.chat("hi")
         with pytest.raises(perdure.TurnFailed, match="'raising' failed: ValueError: boom"):
             one.chat("and again")
+
+
+class Exhausted(Raising):
+    """An engine whose own iterator has no items left."""
+
+    name = "exhausted"
+
+    def compress(self, messages: Any, *, focus_topic: str | None = None, reason: Any = "threshold") -> Any:
+        return next(iter(()))
+
+
+@pytest.mark.spec("M1")
+def test_an_engine_that_raises_stop_iteration_ends_the_turn_with_an_error(tmp_path: Path) -> None:
+    perdure.register_context_engine("exhausted", Exhausted)
+    overflow = [Fail("openai_overflow")] * 3
+    settings = {"context": {"engine": "exhausted"}}
+    with Simulator(script=["One.", *overflow]) as sim, agent(sim, tmp_path, settings=settings) as one:
+        one.chat("hi")
+        with pytest.raises(perdure.TurnFailed, match="'exhausted' failed: StopIteration"):
+            asyncio.run(asyncio.wait_for(one.achat("and again"), 20))
+
+
+def test_a_summarizer_without_items_left_leads_to_a_digest_at_once() -> None:
+    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": f"m{i} " + "word " * 100} for i in range(60)]
+    start = time.monotonic()
+    report = perdure.compress(messages, context_length=8_000, summarize=lambda prompt: next(iter(())))
+    assert (report.outcome, time.monotonic() - start < 30) == ("digest", True)
+    assert "StopIteration" in report.message
 
 
 # -- set-up ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from perdure.core.concurrency import await_foreign, call_foreign
+from perdure.core.concurrency import await_foreign, run_foreign
 from perdure.core.errors import ConfigError, ToolError, kind_label
 from perdure.core.events import (
     CallFinished,
@@ -76,7 +76,7 @@ class CallbackApprover:
 
 
 async def _run_callback(callback: Callable[..., Any], *arguments: Any) -> Any:
-    answer = await asyncio.to_thread(call_foreign, callback, *arguments)
+    answer = await run_foreign(callback, *arguments)
     return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -9,7 +9,6 @@ A block of passages is sent with its message until the next compaction, byte for
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import math
@@ -22,10 +21,10 @@ from typing import Literal
 
 from perdure.core.concurrency import (
     await_foreign,
-    call_foreign,
     call_with_timeout,
     describe_error,
     describe_object,
+    run_foreign,
 )
 from perdure.core.display import answer_line, full_address
 from perdure.core.errors import ConfigError, NotFound, ToolError
@@ -141,7 +140,7 @@ def _is_in_view(address: str, query: RecallQuery) -> bool:
 
 async def ask_provider(provider: RecallProvider, query: RecallQuery) -> str:
     """Return the provider's background, "" for None; its `recall` may be a coroutine function."""
-    answer: object = await await_foreign(asyncio.to_thread(call_foreign, provider.recall, query))
+    answer: object = await run_foreign(provider.recall, query)
     if inspect.isawaitable(answer):
         answer = await await_foreign(answer)
     if answer is None or isinstance(answer, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import logging
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from perdure.agent.callbacks import CallbackApprover, CallbackAsker, Callbacks
 from perdure.config.env import home_dir
+from perdure.core.concurrency import run_foreign
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.ports import Approver, Asker, Memory, RecallProvider
 from perdure.core.visibility import OWNER, User
@@ -257,7 +257,7 @@ class Agent:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.close)
+        await run_foreign(self.close)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

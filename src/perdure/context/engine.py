@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 from perdure.context.handoff import Handoff, with_compaction_note
 from perdure.context.retention import find_unread, shorten_head
 from perdure.core import rules
-from perdure.core.concurrency import await_foreign, call_foreign, run_coroutine, run_shielded
+from perdure.core.concurrency import await_foreign, call_foreign, run_coroutine, run_foreign, run_shielded
 from perdure.core.datastructures import Interval, MappingAccess
 from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome
@@ -370,7 +370,7 @@ class ContextEngine(ABC):
     ) -> Steps[Compaction]:
         """Run `compress` as the agent does, and validate its result. Not to be overridden by plug-ins."""
         compress: Callable[[], Any] = partial(self.compress, messages, focus_topic=focus_topic, reason=reason)
-        result = yield compress if is_async(self.compress) else partial(asyncio.to_thread, compress)
+        result = yield compress if is_async(self.compress) else partial(run_foreign, compress)
         if isawaitable(result):
             result = yield partial(_to_coroutine, result)
         return call_foreign(as_compaction, result, messages)

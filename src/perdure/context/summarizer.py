@@ -22,7 +22,7 @@ from perdure.context.handoff_sections import has_own_headings, read_sections, sh
 from perdure.context.summary_input import Transcript, size_of
 from perdure.context.summary_relevance import is_about
 from perdure.context.text import both_ends
-from perdure.core.concurrency import describe_error
+from perdure.core.concurrency import describe_error, run_foreign
 from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
 from perdure.core.messages import clean
 from perdure.core.ports import AsyncSummarize, Summarize, Summary
@@ -40,7 +40,7 @@ async def call_summarize(ask: AnySummarize, prompt: str, *, max_tokens: int) -> 
     """
     call: Callable[..., Any] = ask
     call = partial(call, prompt, max_tokens=max_tokens) if _takes_max_tokens(call) else partial(call, prompt)
-    answer = call() if is_async(ask) else await asyncio.to_thread(call)
+    answer = call() if is_async(ask) else await run_foreign(call)
     return await answer if isawaitable(answer) else answer
 
 

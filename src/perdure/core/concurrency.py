@@ -1,8 +1,9 @@
 """Threads, event loops, cancellation and the clock: helpers for when and where code runs.
 
 `SystemClock` and `CancelToken` are handed to code that needs the time or may be stopped. `call_foreign`,
-`await_foreign` and `call_with_timeout` call code that is not ours (tools, hooks, callbacks, plug-ins), `run_shielded`
-and `DaemonThreads` run blocking work, and `run_loop` keeps an event loop running whatever escapes from a task.
+`await_foreign`, `run_foreign` and `call_with_timeout` call code that is not ours (tools, hooks, callbacks, plug-ins),
+`run_shielded` and `DaemonThreads` run blocking work, and `run_loop` keeps an event loop running whatever escapes from a
+task.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 
@@ -103,11 +105,18 @@ def call_foreign(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs)
     try:
         return function(*args, **kwargs)
     except StopIteration as error:  # neither a future nor a coroutine can pass it on
-        raise ForeignError(describe_error(error)) from error
+        raise _foreign_error(error) from error
     except Exception:
         raise
     except BaseException as error:
-        raise ForeignError(describe_error(error)) from error
+        raise _foreign_error(error) from error
+
+
+def _foreign_error(error: BaseException) -> ForeignError:
+    """Return an error that futures, coroutines and event loops pass on, for one that they do not."""
+    foreign = ForeignError(describe_error(error))
+    foreign.__cause__ = error
+    return foreign
 
 
 async def await_foreign(work: Awaitable[T]) -> T:
@@ -163,6 +172,8 @@ class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
+            except StopIteration as error:  # an asyncio future refuses it, and its awaiter would wait forever
+                future.set_exception(_foreign_error(error))
             except BaseException as error:  # a thread's edge: every error goes to the waiting caller
                 future.set_exception(error)
 
@@ -184,9 +195,21 @@ class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
                 work = None if self._idle.acquire(blocking=False) else self._jobs.get()
 
 
+async def run_foreign(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run blocking code that is not ours in a worker thread, in the caller's context. Raises `Exception` only.
+
+    It works on any event loop, also one that is not ours: what a future cannot carry becomes a ForeignError.
+    """
+    return await await_foreign(asyncio.to_thread(partial(call_foreign, function, *args, **kwargs)))
+
+
 async def run_shielded(work: Callable[[], T], executor: concurrent.futures.Executor | None = None) -> T:
-    """Run blocking work in a worker thread; it is awaited to its end, even when the calling task is cancelled."""
-    future = asyncio.get_running_loop().run_in_executor(executor, work)
+    """Run blocking work in a worker thread; it is awaited to its end, even when the calling task is cancelled.
+
+    It sees the caller's context variables, and what it raises that a future cannot carry becomes a ForeignError.
+    """
+    context = contextvars.copy_context()
+    future = asyncio.get_running_loop().run_in_executor(executor, context.run, partial(call_foreign, work))
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
@@ -200,7 +223,7 @@ async def run_shielded(work: Callable[[], T], executor: concurrent.futures.Execu
 
 
 async def run_abandonable(work: Callable[[], T], *, name: str) -> T:
-    """Run code that is not ours in a daemon thread of its own.
+    """Run code that is not ours in a daemon thread of its own, in the caller's context.
 
     If the caller is cancelled, the thread is abandoned.
     """
@@ -213,7 +236,7 @@ async def run_abandonable(work: Callable[[], T], *, name: str) -> T:
             future.set_exception(error)
 
     future.set_running_or_notify_cancel()
-    threading.Thread(target=run, name=name, daemon=True).start()
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True).start()
     return await asyncio.wrap_future(future)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import perdure
+from perdure.core.errors import NotFound
 from perdure.core.ports import RecallQuery
 from perdure.core.visibility import OWNER, User, user_from_key
 from perdure.store import open_store
+from perdure.testing.simulator import Simulator
 from perdure.tools.tool import ToolContext
 from support.source_tree import modules
 
@@ -32,6 +35,40 @@ def test_a_conversation_without_a_user_is_the_owners(tmp_path: Path) -> None:
         owners, anns = store.create(), store.create(user_key="ann")
         assert store.conversations.get(owners.id).user == OWNER
         assert store.conversations.get(anns.id).user == User("ann")
+
+
+@pytest.mark.parametrize("cut", [None, 12])
+def test_an_agent_resumes_no_conversation_of_another_user(tmp_path: Path, cut: int | None) -> None:
+    with Simulator() as sim, open_store(tmp_path / "perdure.db") as store:
+
+        def agent(**options: Any) -> perdure.Agent:
+            return perdure.Agent(
+                "m-1", base_url=sim.base_url, settings={}, home=tmp_path, tools=(), store=store, **options
+            )
+
+        with agent(user_key="ann") as one:
+            one.chat("the code is 4217")
+            session_id = one.session_id or ""
+        for asked in (session_id[:cut], "s_unknown"):
+            with agent(user_key="bob", session_id=asked) as one:
+                with pytest.raises(NotFound, match=f"^no conversation or session '{asked}'$"):
+                    one.chat("what did I tell you?")
+                with pytest.raises(NotFound):
+                    one.open()
+        assert len(sim.requests) == 1
+        assert len(store.history(session_id).entries) == 2
+        for options in ({"user_key": "ann"}, {}):  # herself, and the owner of the machine
+            with agent(session_id=session_id[:cut], **options) as one:
+                assert len(one.open().live.entries) == 2
+
+
+def test_a_branch_of_another_users_conversation_is_refused_like_one_of_an_unknown_id(tmp_path: Path) -> None:
+    with open_store(tmp_path / "perdure.db") as store:
+        anns = store.create(user_key="ann")
+        for any_id in (anns.id, anns.conversation_id, "s_unknown"):
+            with pytest.raises(NotFound, match=f"^no conversation or session '{any_id}'$"):
+                store.conversations.branch(any_id, visibility=User("bob"))
+        assert store.conversations.branch(anns.id, visibility=User("ann")).parent_id == anns.id
 
 
 def test_a_damaged_key_is_readable_and_not_the_owners() -> None:

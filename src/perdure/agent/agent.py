@@ -384,8 +384,11 @@ class ConversationAgent:
         A `history` that differs from the stored one starts a new conversation.
         """
         if self._conversation is None:
-            tip_id = self._deps.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
-            self._conversation = self._enter(tip_id or self._create(system_message), "resume" if tip_id else "new")
+            if self._wanted_id:
+                tip_id = self._deps.store.get_compression_tip(self._wanted_id, visibility=self._deps.visibility)
+                self._conversation = self._enter(tip_id, "resume")
+            else:
+                self._conversation = self._enter(self._create(system_message), "new")
         if history is not None:
             missing = _new_messages([Message.from_dict(m) for m in history], self._conversation.live.entries)
             if missing is None:  # not this conversation, which stays open

@@ -12,7 +12,7 @@ from perdure.context.engine import ContextEngine, RunInThread
 from perdure.core.concurrency import run_shielded
 from perdure.core.ports import Clock, ImageDescriber, Memory, MemorySnapshot, RecallProvider
 from perdure.core.usage import CanonicalUsage
-from perdure.core.visibility import OWNER, AnyUser
+from perdure.core.visibility import EVERYONE, OWNER, AnyUser, User, Visibility
 from perdure.models.tokens import Calibration, CalibrationStore
 from perdure.models.windows import Window
 from perdure.providers.routes import RouteCursor
@@ -89,6 +89,11 @@ class AgentDeps:
     # Whether a program uses the agent, which cannot type commands.
     is_library: bool = False
     prompts_folder: Path | None = None
+
+    @property
+    def visibility(self) -> Visibility:
+        """The conversations the agent may open by their id: its user's; the machine's owner has the whole database."""
+        return self.user if isinstance(self.user, User) else EVERYONE
 
     @property
     def calibration(self) -> Calibration | None:

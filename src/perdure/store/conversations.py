@@ -34,11 +34,11 @@ from perdure.store.queries import (
     is_consistent,
     key_at,
     lineage_of,
-    owned_conversation_id_of,
     read_handoffs,
     session_of_row,
     spans_of,
     view_of,
+    visible_conversation_id_of,
 )
 from perdure.store.records import (
     BeganBy,
@@ -108,15 +108,18 @@ class Conversations:
 
         return self._context.database.write(work)
 
-    def branch(self, any_id: str, *, at_seq: int | None = None, title: str = "") -> Session:
+    def branch(
+        self, any_id: str, *, at_seq: int | None = None, title: str = "", visibility: Visibility = EVERYONE
+    ) -> Session:
         """Create a conversation that shares the log up to `at_seq`, by default its end; 0 shares no message.
 
-        It has its parent's title, unless it shares nothing and its own first message gives it one. Raises NotFound.
+        It has its parent's title, unless it shares nothing and its own first message gives it one. Raises NotFound
+        as `get` does.
         """
 
         def work(tx: Transaction) -> Session:
             # Locked, so that nothing is appended in the meantime.
-            parent, last_key = self._context.lock_conversation(tx, any_id)
+            parent, last_key = self._context.lock_conversation(tx, visible_conversation_id_of(tx, any_id, visibility))
             fork = parent.last_seq if at_seq is None else at_seq
             origin, view = self._view_at(tx, parent, fork)
             new = self._child(parent, kind="branch", fork_seq=fork, title=text(title) or (parent.title if fork else ""))
@@ -135,9 +138,7 @@ class Conversations:
         """
 
         def load(tx: Transaction) -> Conversation:
-            if isinstance(visibility, Everyone):
-                return get_conversation(tx, conversation_id_of(tx, any_id))
-            return get_conversation(tx, owned_conversation_id_of(tx, any_id, visibility))
+            return get_conversation(tx, visible_conversation_id_of(tx, any_id, visibility))
 
         if isinstance(visibility, Everyone):  # fast path: every turn looks a conversation up by its full id
             ident = text(any_id)
@@ -173,9 +174,9 @@ class Conversations:
         rows = self._context.database.read(_session_rows(any_id, before + after))
         return [session_of_row((*row[:at], b"", PLAIN, *row[at:])) for row in rows]
 
-    def get_compression_tip(self, any_id: str) -> str:
-        """Return the id of the newest session, the one a resume continues."""
-        return self.get(any_id).tip_session_id
+    def get_compression_tip(self, any_id: str, *, visibility: Visibility = EVERYONE) -> str:
+        """Return the id of the newest session, the one a resume continues. Raises NotFound as `get` does."""
+        return self.get(any_id, visibility=visibility).tip_session_id
 
     def list(
         self,

@@ -17,7 +17,7 @@ from perdure.core.errors import CorruptStore, NotFound, UnknownConversation
 from perdure.core.messages import Entry
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
-from perdure.core.visibility import AnyUser, user_from_key
+from perdure.core.visibility import AnyUser, Everyone, Visibility, user_from_key
 from perdure.store.db.database import (
     Database,
     Row,
@@ -358,6 +358,13 @@ def conversation_id_of(tx: Transaction, any_id: str) -> str:
         day = datetime.fromtimestamp(to_time_ms(tombstone[0]) / 1000, UTC).date()
         raise NotFound(f"{any_id} was deleted on {day}")
     return _by_prefix(tx, any_id)
+
+
+def visible_conversation_id_of(tx: Transaction, any_id: str, visibility: Visibility) -> str:
+    """Resolve an id among the conversations that a caller may see. Raises NotFound."""
+    if isinstance(visibility, Everyone):
+        return conversation_id_of(tx, any_id)
+    return owned_conversation_id_of(tx, any_id, visibility)
 
 
 def owned_conversation_id_of(tx: Transaction, any_id: str, user: AnyUser) -> str:

@@ -160,9 +160,9 @@ class SessionStore:
         """Continue in a child session without the newest compaction; nothing is deleted."""
         return self.compactions.undo(any_id, lease=lease)
 
-    def get_compression_tip(self, any_id: str) -> str:
+    def get_compression_tip(self, any_id: str, *, visibility: Visibility = EVERYONE) -> str:
         """Return the id of the newest session of a conversation, the one a resume continues."""
-        return self.conversations.get_compression_tip(any_id)
+        return self.conversations.get_compression_tip(any_id, visibility=visibility)
 
     def search(
         self,

@@ -405,7 +405,7 @@ class HandoffWriter:
         prose = {n: t for n, t in merged.sections.items() if n not in BY_CODE and n in written}
         # Head and tail are sources too. Cached values are a fiftieth of the text to search.
         cached: list[MessageFacts] = Entry.get_memos(sources, FACTS_KEY)
-        facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
+        facts = [values for f in cached for values in (f.mentioned, f.used) if values] if all(cached) else None
         if facts is not None:
             facts.append(scan(past.checked_text))
         texts = ReadableTexts(messages, past.checked_text)

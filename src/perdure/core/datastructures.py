@@ -28,6 +28,10 @@ def merge_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 def intervals_of(positions: Iterable[int]) -> tuple[Interval, ...]:
     """Return runs of consecutive positions as intervals (first, last), in the order given."""
+    positions = list(positions)
+    # As of almost every history.
+    if positions and positions == list(range(positions[0], positions[0] + len(positions))):
+        return ((positions[0], positions[-1]),)
     merged: list[Interval] = []
     first = last = None
     for position in positions:

@@ -72,15 +72,14 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     old.cache_lines(described)
     lines: dict[tuple[int, str], CallLine] = {}
     unknown: list[tuple[int, int, int]] = []
-    end = len(entries)
-    known: list[tuple[int, tuple[CallLine, ...]] | None] = Entry.get_memos(entries, _KEY)
-    for at, (entry, cached) in enumerate(zip(entries, known, strict=True)):
+    # The results of a call are what lies between its message and the next one that is no result.
+    starts = [at for at, entry in enumerate(entries) if entry.message.role != "tool"]
+    for at, behind in zip(starts, [*starts[1:], len(entries)], strict=True):
+        entry = entries[at]
         calls = entry.message.tool_calls
         if not calls:
             continue
-        behind = at + 1
-        while behind < end and entries[behind].message.role == "tool":
-            behind += 1
+        cached: tuple[int, tuple[CallLine, ...]] | None = entry.get_memo(_KEY)
         if cached is None or cached[0] != behind - at:
             # A call may be described before its result arrives.
             cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind], described))

@@ -178,9 +178,8 @@ class EditLog:
 
     _calls: deque[tuple[int, ToolCall]] = field(default_factory=lambda: deque(maxlen=_MOST_EDITS))
 
-    def add(self, seq: int, kind: CallKind, call: ToolCall) -> None:
-        if kind == "edit":
-            self._calls.append((seq, call))
+    def add(self, seq: int, call: ToolCall) -> None:
+        self._calls.append((seq, call))
 
     def has_removed(self, statement: str, seq: int) -> bool:
         """Return whether an edit after a position removed a name of the code that a statement has."""
@@ -297,7 +296,8 @@ class _StateFold:
                 continue
             if line.outcome == "ok":
                 self._done_kinds.add(line.kind)
-                self.edits.add(seq, line.kind, call)
+                if line.kind == "edit":
+                    self.edits.add(seq, call)
                 if line.facts.tests is None:  # as of almost every call
                     self._add_call(seq, line, expects_failure=False)
                     continue

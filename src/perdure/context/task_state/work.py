@@ -120,35 +120,36 @@ class WorkLog:
 
     def add(self, seq: int, line: CallLine, *, expects_failure: bool = False) -> None:
         """Add a call; `expects_failure` if a test that fails was announced."""
-        facts = line.facts
+        kind, facts, is_ok = line.kind, line.facts, line.outcome == "ok"
+        has_changed = kind in _CHANGES
         self._last = line, seq
-        if line.kind not in _CHANGES and line.kind != "task":
-            self.calls[_CALL_NAMES.get(line.kind) or line.name.replace("_", " ")] += 1
-        if line.kind == "other" and line.outcome == "ok" and not facts.created and is_change(line.name):
+        if not has_changed and kind != "task":
+            self.calls[_CALL_NAMES.get(kind) or line.name.replace("_", " ")] += 1
+        if kind == "other" and is_ok and not facts.created and is_change(line.name):
             self.settled[line.line] = SourcedValue(first_words(redact(line.line), _SERVICE_CHARS), seq)
-        if line.outcome == "ok" and (line.kind in _CHANGES or facts.commit or facts.created or facts.pushed):
+        if is_ok and (has_changed or facts.commit or facts.created or facts.pushed):
             self.changes += 1
-        if self.tests is not None and facts.tests is None and line.kind not in _CHANGES and self._runs_tests(line):
+        if self.tests is not None and facts.tests is None and not has_changed and self._runs_tests(line):
             self.tests = replace(self.tests, changed_since=(), is_outdated=True)
             self._note_run(line)
         if line.repeatable is not None:
             self.steps.add(seq, line.repeatable)
         if facts is not NO_FACTS:
             self._add_facts(seq, line, facts)
-        if line.kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):
+        if kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):
             self._add_plan(seq, ((title, True),))
         if facts.changed_files:
             self._unproven.update(map(_base_name, facts.changed_files))
-        if line.kind == "test" and line.outcome == "ok":
+        if kind == "test" and is_ok:
             self._unproven.clear()
-        if self._is_red_on_purpose(line, expects_failure=expects_failure):
+        if expects_failure and self._is_red_on_purpose(line):
             self.tests = replace(self.tests, is_expected=True) if self.tests is not None else None
-        elif self._open or line.outcome != "ok":
+        elif self._open or not is_ok:
             self._add_outcome(seq, line)
 
-    def _is_red_on_purpose(self, line: CallLine, *, expects_failure: bool) -> bool:
+    def _is_red_on_purpose(self, line: CallLine) -> bool:
         """Whether a run fails by tests that were written before the change: nothing but tests was changed before it."""
-        is_red = line.kind == "test" and line.outcome == "failed" and expects_failure
+        is_red = line.kind == "test" and line.outcome == "failed"
         return is_red and bool(self._unproven) and all(map(_TEST_FILE.search, self._unproven))
 
     def files_changed(self, after: int, until: int) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from support.scheduling import pytest_collection as pytest_collection
 from support.scheduling import pytest_collection_modifyitems as pytest_collection_modifyitems
 from support.scheduling import pytest_configure as pytest_configure
 from support.scheduling import pytest_make_collect_report as pytest_make_collect_report
+from support.scheduling import pytest_runtest_setup as pytest_runtest_setup
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 

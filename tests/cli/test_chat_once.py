@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,22 +20,29 @@ from support.forked import fork
 STEERING = "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b[6n \x9b5n \u202egnp.exe\b done"
 
 
-def _ask(folder: Path, sim: Simulator, *arguments: str, piped: str | None = None, stdout: int = subprocess.PIPE) -> str:
+def _run(
+    folder: Path, *arguments: str, piped: str = "", stdout: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PERDURE_HOME": str(folder / "home"), "LANG": "C.UTF-8"}
-    options = ("--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1")
-    asking = fork(
-        ["-m", "perdure", *options, "chat", *arguments],
+    process = fork(
+        ["-m", "perdure", *arguments],
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.PIPE,
         cwd=folder,
         env=environ,
     )
-    assert asking.stdin is not None
-    asking.stdin.write(piped or "")
-    out, errors = asking.communicate(60)
-    assert asking.returncode == 0, errors
-    return str(out + errors)
+    assert process.stdin is not None
+    process.stdin.write(piped)
+    out, errors = process.communicate(60)
+    return subprocess.CompletedProcess(process.args, process.wait(), out, errors)
+
+
+def _ask(folder: Path, sim: Simulator, *arguments: str, piped: str = "", stdout: int = subprocess.PIPE) -> str:
+    options = ("--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1")
+    run = _run(folder, *options, "chat", *arguments, piped=piped, stdout=stdout)
+    assert run.returncode == 0, run.stderr
+    return str(run.stdout + run.stderr)
 
 
 def test_a_path_in_piped_text_attaches_nothing(tmp_path: Path) -> None:
@@ -56,12 +62,9 @@ def test_a_path_in_piped_text_attaches_nothing(tmp_path: Path) -> None:
 
 
 def test_a_piped_question_needs_no_chat_before_it(tmp_path: Path) -> None:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home")}
     with Simulator(script=["Blue."]) as sim:
         options = ("--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1")
-        command = [sys.executable, "-m", "perdure", *options]
-        question = "name one colour\n"
-        run = subprocess.run(command, input=question, env=environ, cwd=tmp_path, capture_output=True, text=True)
+        run = _run(tmp_path, *options, piped="name one colour\n")
         assert (run.returncode, run.stdout) == (0, "Blue.\n"), run.stderr
         assert "name one colour" in str(sim.requests[-1].body)
 
@@ -93,10 +96,8 @@ def test_an_answer_is_wrapped_between_words_in_a_terminal_only(tmp_path: Path) -
 
 
 def test_a_model_that_is_not_there_is_named_by_the_option_that_chose_it(tmp_path: Path) -> None:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home")}
     with Simulator(script=[Fail("openai_no_model")] * 3) as sim:
-        command = [sys.executable, "-m", "perdure", "--set", f"model.base_url={sim.base_url}", "-m", "m-9", "-q", "hi"]
-        run = subprocess.run(command, input="", env=environ, cwd=tmp_path, capture_output=True, text=True)
+        run = _run(tmp_path, "--set", f"model.base_url={sim.base_url}", "-m", "m-9", "-q", "hi")
     assert run.returncode == 1
     assert "/model." not in run.stderr
     assert "`model.name`, or -m" in run.stderr
@@ -105,13 +106,11 @@ def test_a_model_that_is_not_there_is_named_by_the_option_that_chose_it(tmp_path
 
 
 def test_a_call_that_nobody_could_approve_is_named_with_what_allows_it(tmp_path: Path) -> None:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home")}
     removes = Say(calls=(Call("terminal", {"command": "rm -rf ./scratch"}),))
     with Simulator(script=[removes, "I may not."] * 2) as sim:
         options = ["--set", f"model.base_url={sim.base_url}", "-m", "m-1", "-q", "clean up"]
         for extra, is_said in ((), True), (("--mode", "plan"), False):
-            command = [sys.executable, "-m", "perdure", *options, *extra]
-            run = subprocess.run(command, input="", env=environ, cwd=tmp_path, capture_output=True, text=True)
+            run = _run(tmp_path, *options, *extra)
             assert (run.returncode, run.stdout) == (0, "I may not.\n")
             assert ("refused, because -q asks nobody: terminal rm -rf ./scratch." in run.stderr) is is_said
             assert ("by a rule of permissions.allow: terminal(rm -rf ./scratch)" in run.stderr) is is_said
@@ -141,9 +140,7 @@ def test_the_events_end_where_nothing_answers_by_the_name_of_the_model(
 
 
 def test_an_option_without_its_question_points_to_the_pipe(tmp_path: Path) -> None:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "perdure", "-q"]
-    run = subprocess.run(command, input="hi", env=environ, cwd=tmp_path, capture_output=True, text=True)
+    run = _run(tmp_path, "-q", piped="hi")
     assert run.returncode == 2
     assert "Option '-q' requires an argument. Or pipe the question in, without -q." in run.stderr
 

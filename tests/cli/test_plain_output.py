@@ -19,6 +19,7 @@ from perdure.cli import output
 from perdure.cli.style import column_count, wrap_words
 from perdure.core.messages import assistant, user
 from perdure.store.store import open_store
+from support.forked import fork
 from support.terminal import perdure
 
 WIDTHS = [40, 60, 80, 120]
@@ -160,8 +161,7 @@ def _in_terminal(home: Path, width: int, *arguments: str, **environ: str) -> lis
         "TERM": "xterm",
         **environ,
     }
-    command = [sys.executable, "-m", "perdure", *arguments]
-    with subprocess.Popen(command, env=given, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True):
+    with fork(["-m", "perdure", *arguments], env=given, cwd=Path.cwd(), terminal=theirs):
         os.close(theirs)
         shown = b""
         while piece := _read(ours):

@@ -113,6 +113,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-durations().get(unit_of(item.nodeid), 0.0), str(item.path)))
 
 
+def pytest_runtest_setup() -> None:
+    """Undo what a gateway that an earlier test has served in this process set for itself."""
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-durations", action="store_true", help=f"measure, and rewrite {FILE.name} and {SLOW_FILE.name}"

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import select
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from perdure.cli.main import cli
+from support.forked import fork, run_forked
 
 CTRL_C = "\x03"
 PATIENCE_S = 60
@@ -42,8 +40,7 @@ def perdure(home: Path, *arguments: str, **environ: str) -> Run:
 def perdure_process(home: Path, *arguments: str, **environ: str) -> Run:
     """The same as a process of its own, with nothing else of this machine's environment but PATH."""
     given = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home), **environ}
-    command = [sys.executable, "-m", "perdure", *arguments]
-    done = subprocess.run(command, env=given, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = run_forked(["-m", "perdure", *arguments], env=given, cwd=Path.cwd(), timeout=PATIENCE_S)
     return Run(done.returncode, done.stdout, done.stderr)
 
 
@@ -51,16 +48,16 @@ def perdure_in_terminal(
     home: Path, *arguments: str, typed: str, prompt: str, then: tuple[str, str] | None = None
 ) -> Run:
     """The same in a pseudo-terminal: `typed` is typed once `prompt` has appeared; `then` is another such pair."""
-    pid, terminal = pty.fork()
-    if pid == 0:  # the child
-        environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home), "TERM": "dumb"}
-        os.execve(sys.executable, [sys.executable, "-m", "perdure", *arguments], environ)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home), "TERM": "dumb"}
+    terminal, theirs = pty.openpty()
+    process = fork(["-m", "perdure", *arguments], env=environ, cwd=Path.cwd(), terminal=theirs)
+    os.close(theirs)
     shown, is_typed = b"", False
     give_up = time.monotonic() + PATIENCE_S
     while True:
         if not select.select([terminal], [], [], 1.0)[0]:
             if time.monotonic() > give_up:
-                os.kill(pid, signal.SIGKILL)
+                process.kill()
                 break
             # A Ctrl-C just before the process waits for input may pass unseen; a person presses it again, too.
             if is_typed and typed == CTRL_C:
@@ -80,4 +77,4 @@ def perdure_in_terminal(
             os.write(terminal, then[1].encode())
             then = None
     os.close(terminal)
-    return Run(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode().replace("\r\n", "\n"))
+    return Run(process.wait(PATIENCE_S), shown.decode().replace("\r\n", "\n"))

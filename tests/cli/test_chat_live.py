@@ -21,7 +21,7 @@ from perdure.agent.turn import NO_ANSWER
 from perdure.app import Agent
 from perdure.cli.chat.controller import EDIT
 from perdure.cli.chat.prompt import PromptBox, PromptHandlers
-from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
+from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions, read_approval, typing_notice
 from perdure.cli.chat.stored_messages import EXPORT
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style, fit_lines
@@ -192,7 +192,7 @@ def test_a_huge_block_stays_cheap_to_draw() -> None:
         ("n", "no"),
         ("", "no"),
         ("what?", Refusal("what?")),
-        ("no, because it is mine", Refusal("because it is mine")),
+        ("no, because it is mine", Refusal("no, because it is mine")),
     ],
 )
 def test_only_a_clear_yes_approves(said: str, answer: ApprovalAnswer | Refusal) -> None:
@@ -259,9 +259,9 @@ _NO_HANDLERS = PromptHandlers(
     on_stop=lambda: None,
     on_unfold=lambda: None,
     on_mode=lambda: None,
-    answer_keys=lambda: "",
-    on_answer_key=lambda key: None,
-    on_answer_typed=lambda text, word: None,
+    has_approval=lambda: False,
+    on_yes=lambda: None,
+    on_answer_typed=lambda text, settles: None,
 )
 
 
@@ -284,8 +284,12 @@ def _asked(chat: Chat, answers: list[ApprovalAnswer | Refusal]) -> threading.Thr
         ("\r", "no"),
         ("always\r", "always"),
         ("n\r", "no"),
-        ("no, use mv\r", Refusal("use mv")),
-        ("nuse mv instead\r", Refusal("use mv instead")),
+        ("no, use mv\r", Refusal("no, use mv")),
+        ("never do that\r", Refusal("never do that")),
+        ("not today, thanks\r", Refusal("not today, thanks")),
+        ("no way, keep it\r", Refusal("no way, keep it")),
+        ("nicht jetzt\r", Refusal("nicht jetzt")),
+        ("N. Miller owns it\r", Refusal("N. Miller owns it")),
         ("what does it do?\r", Refusal("what does it do?")),
         ("are you sure\r", Refusal("are you sure")),
         ("yet another folder?\r", Refusal("yet another folder?")),
@@ -347,7 +351,7 @@ def test_what_is_asked_every_time_offers_nothing_lasting(tmp_path: Path) -> None
         answers: list[ApprovalAnswer | Refusal] = []
         asking = threading.Thread(target=lambda: answers.append(LoopThread().run(chat.chat.questions.approve(request))))
         asking.start()
-        chat.see("[y]es, once · [n]o or Enter, or say why not")
+        chat.see("[y]es, once · [n]o, or say why not, and Enter")
         assert "ession" not in chat.shown
         chat.type("so what\r")
         asking.join(30)
@@ -411,12 +415,48 @@ def test_a_sentence_typed_slowly_at_an_approval_grants_nothing(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("_home")
+@pytest.mark.parametrize("keys", [("y", "q", "\x7f", "\x7f", "y"), ("y", "\x7f", "y"), ("q", "\x7f", "yes")])
+def test_a_yes_typed_after_the_line_was_edited_needs_enter(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        answers: list[ApprovalAnswer | Refusal] = []
+        asking = _asked(chat, answers)
+        chat.see("[y]es, once")
+        for key in keys:
+            chat.type(key)
+            time.sleep(0.18)
+        time.sleep(0.8)  # longer than it takes an untouched key to count as an answer
+        assert not answers
+        assert "Enter allows it once" in getattr(chat.chat._panel, "notice", "")
+        chat.type("\r")
+        asking.join(30)
+        assert answers == ["once"]
+        chat.type("\x04")
+        assert chat.end() == 0
+
+
+@pytest.mark.parametrize("is_lasting", [True, False])
+@pytest.mark.parametrize("text", ["y", "once", "s", "al", "always", "n", "no", "never", "yes!"])
+def test_the_notice_at_an_approval_tells_what_enter_does(text: str, is_lasting: bool) -> None:
+    question = PendingQuestion("May this run?", is_approval=True, is_lasting=is_lasting)
+    match read_approval(question, text):
+        case Refusal(words):
+            assert words == text
+            assert "refuses with these words" in typing_notice(question, text)
+        case "no":
+            assert typing_notice(question, text).startswith("Enter refuses;")
+        case _:
+            assert text in (("y", "once", "s", "always") if is_lasting else ("y", "once"))
+            assert typing_notice(question, text).startswith("Enter allows it")
+
+
+@pytest.mark.usefixtures("_home")
 def test_what_outlasts_a_question_is_allowed_with_enter_and_never_by_a_pause(tmp_path: Path) -> None:
     with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
         chat.see("/help lists")
         answers: list[ApprovalAnswer | Refusal] = []
         asking = _asked(chat, answers)
-        chat.see("[s]ession or [a]lways, and Enter", "[n]o or Enter, or say why not")
+        chat.see("[s]ession or [a]lways, and Enter", "[n]o, or say why not, and Enter")
         chat.type("s")
         chat.wait_for(lambda: "Enter allows it for this session" in getattr(chat.chat._panel, "notice", ""))
         time.sleep(1.5)  # longer than any pause was ever taken for an answer

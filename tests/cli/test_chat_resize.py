@@ -33,9 +33,9 @@ def drawn_then_resized(columns: int, *texts: str) -> str:
         on_stop=lambda: None,
         on_unfold=lambda: None,
         on_mode=lambda: None,
-        answer_keys=lambda: "",
-        on_answer_key=lambda key: None,
-        on_answer_typed=lambda text, word: None,
+        has_approval=lambda: False,
+        on_yes=lambda: None,
+        on_answer_typed=lambda text, settles: None,
     )
 
     async def draw(source: PipeInput) -> None:

@@ -162,7 +162,7 @@ def test_a_long_command_is_paged_in_a_small_window(home: Path, tmp_path: Path) -
         seen = term.see("As you wish.", "· refused")
         assert all(f"echo step {n}\n" in seen for n in range(60))
         (told,) = [m["content"] for m in sim.requests[-1].body["messages"][-1:]]
-    assert "the user refused: “keep the data”" in told
+    assert "the user refused: “no, keep the data”" in told
 
 
 @pytest.mark.spec("L5")

@@ -25,7 +25,6 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, Float, FloatContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
@@ -34,6 +33,7 @@ from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from perdure.cli.chat.answer_keys import AnswerHandlers, AnswerKeys
 from perdure.cli.chat.drawing import PaintedRows, ResizableApplication, clear_by_rows, without_cpr
 from perdure.cli.chat.editing import cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
@@ -42,14 +42,8 @@ from perdure.cli.style import fit_lines, safe
 from perdure.config.env import find_rewrap_mode
 from perdure.core.errors import PerdureError
 
-# The words of which the first letter alone answers an approval.
-ANSWER_WORDS = ("yes", "session", "always", "no")
 # The line counts as being typed for this long after a key.
 _PAUSE_S = 0.7
-# How long nothing follows a key that answers.
-_SETTLE_S = 0.4
-# The answers that outlast the question: Enter confirms them, as a pause may be one within a sentence.
-_LASTING = ("session", "always")
 _CODE_S = 0.1
 _CHORD_S = 0.5
 _INPUT_ROWS = 10
@@ -82,11 +76,11 @@ class PromptHandlers:
     on_stop: Callable[[], None]
     on_unfold: Callable[[], None]
     on_mode: Callable[[], None]
-    # The keys that answer the question at once, each the first letter of a word; "" while words are expected.
-    answer_keys: Callable[[], str]
-    on_answer_key: Callable[[str], None]
-    # What is typed so far as an answer, and the word that it begins, "" for a reason of a refusal.
-    on_answer_typed: Callable[[str, str], None]
+    # Whether an approval is open.
+    has_approval: Callable[[], bool]
+    on_yes: Callable[[], None]
+    # What is typed so far as an answer, and whether it answers without Enter.
+    on_answer_typed: Callable[[str, bool], None]
 
 
 class PromptBox:
@@ -109,8 +103,6 @@ class PromptBox:
         self._draft: Document | None = None
         # Where pasted images are stored.
         self._images = history_file.parent / "pasted" if history_file is not None else None
-        # The rest of a word whose first letter has answered a question, and until when it may follow.
-        self._rest, self._rest_until_s = "", float("-inf")
         self._changed_at_s = float("-inf")
         # How many programs have the terminal or wait for it, and what was written meanwhile.
         self._borrowers, self._withheld = 0, list[str]()
@@ -128,6 +120,7 @@ class PromptBox:
             tempfile_suffix=".md",
         )
         self.buffer.on_text_changed += self._note_change
+        self._answer_keys = AnswerKeys(self.buffer, self._answer_handlers(), clock_s=clock_s, later=self.later)
         self._menu = ChoiceMenu(self.buffer)
         self._rewrapping = find_rewrap_mode()
         # The width of each row that is drawn, as far as the terminal wraps it anew.
@@ -149,6 +142,12 @@ class PromptBox:
             self.app.after_render += lambda _: self._note_widths()
         # How long Escape alone waits: for the rest of a key's code, and for a second key (Alt-Enter).
         self.app.ttimeoutlen, self.app.timeoutlen = _CODE_S, _CHORD_S
+
+    def _answer_handlers(self) -> AnswerHandlers:
+        handlers = self._handlers
+        return AnswerHandlers(
+            lambda: self.is_answering and handlers.has_approval(), handlers.on_yes, handlers.on_answer_typed
+        )
 
     # -- what a chat does with it ------------------------------------------------------------------------------------
 
@@ -213,6 +212,7 @@ class PromptBox:
         if self._draft is None:
             self._draft = self.buffer.document
             self.buffer.reset()
+            self._answer_keys.begin()
 
     def release(self) -> None:
         """Restore what `hold` set aside."""
@@ -326,7 +326,7 @@ class PromptBox:
         keys.add("c-v")(lambda event: self._paste_image())
         keys.add("c-o")(lambda event: self._handlers.on_unfold())
         keys.add("s-tab", filter=~has_completions)(lambda event: self._handlers.on_mode())
-        self._add_answer_keys(keys, is_empty)
+        self._answer_keys.add_keys(keys)
         self._menu.add_keys(keys)
         is_asked = Condition(lambda: self._draft is not None)
         for key, pages in (("pagedown", 1), ("pageup", -1)):
@@ -375,63 +375,11 @@ class PromptBox:
         if current.text.endswith("/"):
             self.buffer.start_completion(select_first=True)
 
-    def _add_answer_keys(self, keys: KeyBindings, is_empty: Condition) -> None:
-        """One key answers an approval, unless it turns out to begin a sentence, which is a refusal with a reason.
-
-        The rest of the word and Enter, which may follow out of habit, are dropped.
-        """
-        is_rest = Condition(lambda: self._rest_until_s > self._clock_s())
-        has_keys = Condition(lambda: self._draft is not None and bool(self._handlers.answer_keys()))
-
-        @keys.add(Keys.Any, filter=is_rest)
-        def drop_rest(event: KeyPressEvent) -> None:
-            if not self._drop(event.data):
-                event.current_buffer.insert_text(event.data)
-
-        @keys.add(Keys.Any, filter=has_keys)
-        def answer(event: KeyPressEvent) -> None:
-            if not self.buffer.text and event.data.lower() == "n":  # what follows a no is the reason
-                self._handlers.on_answer_key("n")
-                return
-            event.current_buffer.insert_text(event.data)
-            typed = self.buffer.text
-            word = self._answer_word(typed)
-            if word and word not in _LASTING:
-                self.later(_SETTLE_S, lambda: self._settle(typed))
-
-    def _answer_word(self, typed: str) -> str:
-        """Return the answer that a line begins with, if it is no more than that."""
-        beginning = typed.lower()
-        keys = self._handlers.answer_keys()
-        return next((w for w in ANSWER_WORDS if beginning and w.startswith(beginning) and w[0] in keys), "")
-
-    def _settle(self, typed: str) -> None:
-        """Take a key as the answer once nothing was typed after it for a moment."""
-        word = self._answer_word(typed)
-        if self._draft is None or self.buffer.text != typed or not word:
-            return
-        self._rest, self._rest_until_s = word[len(typed) :], self._clock_s() + _PAUSE_S
-        self.buffer.reset()
-        self._handlers.on_answer_key(word[0])
-
-    def _drop(self, key: str) -> bool:
-        """Whether a key only finishes the word that has answered already."""
-        if self._clock_s() > self._rest_until_s:
-            return False
-        if self._rest and key == self._rest[0]:
-            self._rest = self._rest[1:]
-            return True
-        self._rest_until_s = float("-inf")
-        return key == "\r"
-
     def _note_change(self, _: Buffer) -> None:
         self._changed_at_s = self._clock_s()
-        if self._draft is not None and self._handlers.answer_keys():
-            typed = self.buffer.text
-            self._handlers.on_answer_typed(typed, self._answer_word(typed))
 
     def _on_enter(self, event: KeyPressEvent) -> None:
-        if self._drop("\r"):
+        if self._answer_keys.drop("\r"):
             return
         buffer = self.buffer
         if self._draft is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -35,8 +34,6 @@ class QuestionPanel:
         self.question = question
         # Shown in place of the choices, such as what a reason is typed for.
         self.notice = ""
-        # Whether the reason of a refusal is being typed.
-        self.is_refusing = False
         self._text = safe(question.text).replace("\t", "    ")
         self._spans = list(_spans(self._text, question.marked))
         self._first = 0
@@ -111,15 +108,6 @@ class QuestionPanel:
                 out += [self._text[at:start], ink.bad(self._text[start:end])]
                 at = end
         return ink.bad(_POINTER) + before + "".join(out) + self._text[at : row.end]
-
-
-_REST_OF_NO = re.compile(r"^(?:o?\s*[,;:.]\s*|o(?:\s+|$))", re.IGNORECASE)
-
-
-def refusal(text: str) -> str:
-    """Return the answer for a reason typed after the key `n`, possibly as the rest of “no, …”."""
-    words = _REST_OF_NO.sub("", text, count=1).strip()
-    return f"no, {words}" if words else "no"
 
 
 def lasting_rows(question: PendingQuestion, width: int, ink: Style) -> Iterator[str]:

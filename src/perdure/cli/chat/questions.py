@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,10 +21,8 @@ _ANSWERS: dict[str, ApprovalAnswer] = {
     "always": "always",
 }
 _NO = frozenset({"", "n", "no"})
-_NO_BEFORE = re.compile(r"no?\s*[,;:.]\s*(?=\S)", re.IGNORECASE)
-# What the keys of answers that outlast the question allow.
-_LASTING = {"session": "for this session", "always": "always, until it is revoked"}
-_REFUSE_HINT = "[n]o or Enter, or say why not"
+_SCOPES = {"once": "once", "session": "for this session", "always": "always, until it is revoked"}
+_REFUSE_HINT = "[n]o, or say why not, and Enter"
 APPROVAL_HINT = f"[y]es, once · [s]ession or [a]lways, and Enter · {_REFUSE_HINT}"
 # For approvals where every answer covers this one call only.
 ONCE_HINT = f"[y]es, once · {_REFUSE_HINT}"
@@ -54,11 +51,6 @@ class PendingQuestion:
     call_id: str = ""
     answer: concurrent.futures.Future[str] = field(default_factory=concurrent.futures.Future)
 
-    @property
-    def keys(self) -> str:
-        """The keys that answer."""
-        return "" if not self.is_approval else "ysan" if self.is_lasting else "yn"
-
     def reply(self, text: str) -> None:
         if not self.answer.done():
             self.answer.set_result(text)
@@ -75,17 +67,31 @@ class PendingQuestion:
 
     @property
     def _grant(self) -> ApprovalAnswer | None:
-        is_answered = self.answer.done() and not self.answer.cancelled()
-        return _ANSWERS.get(self.answer.result().lower()) if is_answered else None
+        if not self.answer.done() or self.answer.cancelled():
+            return None
+        answer = read_approval(self, self.answer.result())
+        return None if isinstance(answer, Refusal) or answer == "no" else answer
 
 
-def typing_notice(text: str, word: str) -> str:
-    """Return what Enter does with a line typed at an approval that begins an answer word, or none; "" for no line."""
-    if word in _LASTING:
-        return f"Enter allows it {_LASTING[word]}; go on typing to refuse with these words instead."
-    if not text or word:
+def read_approval(question: PendingQuestion, text: str) -> ApprovalAnswer | Refusal:
+    """Return what a line answers at an approval; anything but a clear answer refuses, with exactly these words."""
+    words = text.strip()
+    if words.lower() in _NO:
+        return "no"
+    answer = _ANSWERS.get(words.lower())
+    return answer if answer == "once" or (answer and question.is_lasting) else Refusal(words)
+
+
+def typing_notice(question: PendingQuestion, text: str) -> str:
+    """Return what Enter does with the line typed at an approval; "" for an empty line."""
+    answer = read_approval(question, text)
+    if not text.strip():
         return ""
-    return "Enter refuses with these words, which the model reads; without them one key answers."
+    if isinstance(answer, Refusal):
+        return "Enter refuses with these words, which the model reads."
+    if answer == "no":
+        return "Enter refuses; go on typing to say why, which the model reads."
+    return f"Enter allows it {_SCOPES[answer]}; go on typing to refuse with these words instead."
 
 
 class TerminalQuestions:
@@ -111,12 +117,7 @@ class TerminalQuestions:
             has_diff=request.has_diff,
             call_id=request.call_id,
         )
-        answer = (await self._put(question)).strip()
-        if answer.lower() in _NO:
-            return "no"
-        return _ANSWERS.get(answer.lower()) or Refusal(
-            _NO_BEFORE.sub("", answer, count=1) if _NO_BEFORE.match(answer) else answer
-        )
+        return read_approval(question, await self._put(question))
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """Return the user's answer; the number of a choice selects it."""

@@ -24,7 +24,7 @@ from prompt_toolkit.output import Output
 from perdure.cli.chat.editing import ChatCompleter
 from perdure.cli.chat.input import EventInbox, as_command
 from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
-from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows, refusal
+from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions, typing_notice
 from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, shorten_row, wrap_lines
 from perdure.core.concurrency import DaemonThreads
@@ -113,8 +113,8 @@ class ChatApp:
                 self._on_escape,
                 self._unfold,
                 self._next_mode,
-                self._answer_keys,
-                self._on_answer_key,
+                self._has_approval,
+                lambda: self._reply("yes"),
                 self._on_answer_typed,
             ),
             history_file=home / "history",
@@ -242,7 +242,7 @@ class ChatApp:
         is_taken_whole = is_answer and self._panel is not None and not self._panel.question.is_approval
         command = self._desk.commands.find(text) if self._desk is not None and not is_taken_whole else None
         if self._panel is not None and is_answer and command is None:
-            self._reply(refusal(line.meant) if self._panel.is_refusing else line.meant)
+            self._reply(line.meant)
             return
         if not line.text:
             return
@@ -303,21 +303,12 @@ class ChatApp:
             self._take_down(question)
             self._box.write(f"{self.ink.dim('  ›')} {safe(answer)}\n")
 
-    def _answer_keys(self) -> str:
-        """Return the keys that answer what is asked; none while the reason of a refusal is typed."""
-        return self._panel.question.keys if self._panel is not None and not self._panel.is_refusing else ""
+    def _has_approval(self) -> bool:
+        return self._panel is not None and self._panel.question.is_approval
 
-    def _on_answer_key(self, key: str) -> None:
-        if key != "n":
-            self._reply("yes")
-        elif self._panel is not None:
-            self._panel.is_refusing = True
-            self._panel.notice = "Enter refuses; or say first what to do instead. The model reads it."
-        self._box.redraw()
-
-    def _on_answer_typed(self, text: str, word: str) -> None:
+    def _on_answer_typed(self, text: str, settles: bool) -> None:
         if self._panel is not None:
-            self._panel.notice = typing_notice(text, word)
+            self._panel.notice = "" if settles else typing_notice(self._panel.question, text)
 
     def _next_mode(self) -> None:
         if self._desk is not None:
@@ -405,9 +396,7 @@ class ChatApp:
         return "".join(f"{safe(line)}\n" for line in fit_lines(lines, self._box.width, keeps_blanks=is_document))
 
     def _mark(self) -> str:
-        if self._panel is None or not self._box.is_answering:
-            return "› "
-        return "no, because: " if self._panel.is_refusing else "? "
+        return "? " if self._panel is not None and self._box.is_answering else "› "
 
     def _turn_page(self, pages: int) -> None:
         if self._panel is not None:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
+from itertools import pairwise
 
 from perdure.context.record.documents import (
     QuotedDocument,
@@ -74,7 +75,7 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     unknown: list[tuple[int, int, int]] = []
     # The results of a call are what lies between its message and the next one that is no result.
     starts = [at for at, entry in enumerate(entries) if entry.message.role != "tool"]
-    for at, behind in zip(starts, [*starts[1:], len(entries)], strict=True):
+    for at, behind in pairwise([*starts, len(entries)]):
         entry = entries[at]
         calls = entry.message.tool_calls
         if not calls:

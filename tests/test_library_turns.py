@@ -57,6 +57,45 @@ def test_an_interrupted_chat_raises_with_what_had_arrived(tmp_path: Path) -> Non
     assert caught.value.__cause__ is None
 
 
+def look() -> str:
+    """Look around."""
+    return "nothing"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "outcome"),
+    [
+        (Say(""), "no_answer", "completed"),
+        (Say(" \n"), "no_answer", "completed"),
+        (Say("", thinking="hm"), "no_answer", "completed"),
+        (Say("", finish="content_filter"), "content_filter", "completed"),
+        (Say(calls=(Call("look"),)), "step_limit", "budget"),
+    ],
+)
+def test_chat_raises_with_the_reason_where_the_model_gave_no_answer(
+    tmp_path: Path, reply: Say, kind: str, outcome: str
+) -> None:
+    options: dict[str, Any] = {"settings": {"agent": {"max_turns": 2}}, "tools": [look]}
+    with Simulator(script=lambda request: reply) as sim, agent(sim, tmp_path, **options) as one:
+        with pytest.raises(perdure.TurnFailed) as caught:
+            one.chat("Is it paid?")
+        result = one.run_conversation("Is it paid?")
+        finished = list(one.stream("Is it paid?"))[-1]
+    assert caught.value.kind == caught.value.result.missing_answer == kind
+    assert (result.outcome, result.missing_answer, result.error) == (outcome, kind, None)
+    assert result.final_response, "a line for people"
+    assert finished.missing_answer == kind  # type: ignore[attr-defined]
+
+
+def test_what_the_model_sums_up_at_the_step_limit_or_says_before_a_filter_is_an_answer(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"settings": {"agent": {"max_turns": 1}}, "tools": [look]}
+    script = [Say(calls=(Call("look"),)), "I looked once.", Say("It is p", finish="content_filter")]
+    with Simulator(script=script) as sim, agent(sim, tmp_path, **options) as one:
+        assert one.chat("Is it paid?") == "I looked once."
+        assert one.chat("Is it paid?") == "It is p"
+        assert one.chat("Is it paid?").startswith("Simulated")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

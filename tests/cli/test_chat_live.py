@@ -17,7 +17,6 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from perdure.agent.runner import LoopThread
-from perdure.agent.turn import NO_ANSWER
 from perdure.app import Agent
 from perdure.cli.chat.controller import EDIT
 from perdure.cli.chat.prompt import PromptBox, PromptHandlers
@@ -32,6 +31,7 @@ from perdure.core.events import (
     CompactionFinished,
     CompactionStarted,
     Event,
+    MissingAnswer,
     Notice,
     OutputSpilled,
     ReasoningDelta,
@@ -704,15 +704,15 @@ def test_help_is_grouped_and_no_line_breaks_inside_a_word(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finish", "response", "line"),
+    ("finish", "missing", "line"),
     [
-        ("stop", NO_ANSWER, "· The model gave no answer. /retry asks again.\n"),
-        ("refusal", "I cannot.", "· The model refused to answer.\n"),
+        ("stop", "no_answer", "· The model gave no answer. /retry asks again.\n"),
+        ("refusal", "", "· The model refused to answer.\n"),
         ("content_filter", "", "· A content filter of the provider cut the answer off.\n"),
     ],
 )
-def test_a_turn_without_an_answer_says_so(finish: str, response: str, line: str) -> None:
-    assert line in Page().show(TurnFinished("completed", response, finish=finish))
+def test_a_turn_without_an_answer_says_so(finish: str, missing: MissingAnswer, line: str) -> None:
+    assert line in Page().show(TurnFinished("completed", "(a line)", finish=finish, missing_answer=missing))
     assert "·" not in Page().show(TextDelta("Hi."), TurnFinished("completed", "Hi.", finish="stop"))
 
 

@@ -20,7 +20,7 @@ from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason
 from perdure.core.errors import InvalidMessage, ProviderError, TurnFailed
-from perdure.core.events import Emit, Event, ModelSwitched, Notice, TurnFinished
+from perdure.core.events import Emit, Event, MissingAnswer, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import SYSTEM_NOTE, Entry, Message, parse_user_message
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.models.tokens import estimate_message
@@ -478,8 +478,20 @@ def _new_messages(history: list[Message], entries: Sequence[Entry]) -> list[Mess
     return history[len(stored) :] if same else None
 
 
+_OTHERWISE = "ask in other words, or choose another model with .switch_model(name)"
+_MISSING_ANSWERS: Mapping[MissingAnswer, str] = {
+    "no_answer": "the model gave no answer; ask again, or choose another model with .switch_model(name)",
+    "refusal": f"the model refused to answer; {_OTHERWISE}",
+    "content_filter": f"a content filter of the provider withheld the answer; {_OTHERWISE}",
+    "step_limit": "the turn reached its step limit, and the model did not sum up what was done; raise agent.max_turns,"
+    " or go on with another message",
+}
+
+
 def _answer_of(result: ConversationResult) -> str:
     if result.outcome in ("completed", "budget"):
+        if result.missing_answer:
+            raise TurnFailed(_MISSING_ANSWERS[result.missing_answer], kind=result.missing_answer, result=result)
         return result.final_response
     verdict = result.verdict
     text = result.error or ("the turn was interrupted" if result.outcome == "interrupted" else "the turn failed")

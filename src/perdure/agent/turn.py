@@ -27,6 +27,7 @@ from perdure.core.datastructures import MappingAccess
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import (
     Emit,
+    MissingAnswer,
     Notice,
     Outcome,
     StatusChanged,
@@ -83,13 +84,16 @@ class ConversationResult(MappingAccess):
     error_kind: str = ""
     # What the provider's error means, where one ended the turn.
     verdict: ErrorVerdict | None = None
+    # Why there is no text of the model; `final_response` is then a line for people that stands in for it.
+    missing_answer: MissingAnswer = ""
 
     @property
     def event(self) -> TurnFinished:
         """The TurnFinished event that reports this result."""
         return TurnFinished(
-            self.outcome, self.final_response, self.usage, self.error, self.client_calls, self.finish, self.error_kind
-        )
+            self.outcome, self.final_response, self.usage, self.error, self.client_calls, self.finish, self.error_kind,
+            self.missing_answer,
+        )  # fmt: skip
 
     @property
     def partial_text(self) -> str:
@@ -143,6 +147,7 @@ class Turn:
         self._deferred: tuple[Message, str] | None = None
         self._waiting: list[ToolCall] = []
         self._finish_reason = ""
+        self._missing_answer: MissingAnswer = ""
         self._verdict: ErrorVerdict | None = None
         # Why there is no answer; recorded after the messages of the turn.
         self._end_event: StoredEvent | None = None
@@ -379,7 +384,7 @@ class Turn:
         options, text = self._live.options, reply.message.text
         is_cut = reply.finish == "length" and options.max_tokens is not None
         if (refused_by := _REFUSALS.get(reply.finish)) is not None:
-            return text or _REFUSED[refused_by], None
+            return text if text.strip() else _REFUSED[refused_by], None
         if is_cut:
             return text, None
         if options.requires_call and options.stop_index(text) is None:
@@ -388,13 +393,14 @@ class Turn:
             return text, f"it called no tool, and must call {wanted}"
         if options.answer_format is not None:
             return parse_answer(options.answer_format, text)
-        return text or NO_ANSWER, None
+        return text if text.strip() else NO_ANSWER, None
 
     async def _complete(self, answer: ModelAnswer, message: Message, text: str) -> str:
         """Store the final reply, and return its text."""
         has_format = self._live.options.answer_format is not None
         if has_format and message.refused_by is None and text != message.text:
             message = replace(message, content=text)
+        self._missing_answer = _missing_answer(answer.reply)
         await self._finish(answer, message)
         if answer.reply.finish == "length" and self._live.options.max_tokens is None:
             self._emit(Notice(_CUT_ANSWER, "warning"))
@@ -455,7 +461,8 @@ class Turn:
         if reason is not None:
             await self._store_call(answer)
             raise AnswerRejected(STEP_LIMIT)
-        text = text if answer.reply.message.text else STEP_LIMIT
+        if not answer.reply.message.text.strip():
+            text, self._missing_answer = STEP_LIMIT, "step_limit"
         await self._finish(answer, Message(role="assistant", content=text, kind="assistant"))
         return text
 
@@ -490,7 +497,15 @@ class Turn:
             finish=self._finish_reason,
             error_kind=self._verdict.kind if self._verdict is not None else "",
             verdict=self._verdict,
+            missing_answer=self._missing_answer if outcome in ("completed", "budget") else "",
         )
+
+
+def _missing_answer(reply: Reply) -> MissingAnswer:
+    """Return why a final reply has no text; "" where it has one."""
+    if reply.message.text.strip():
+        return ""
+    return reply.finish if reply.finish in ("refusal", "content_filter") else "no_answer"
 
 
 def _mark_client_calls(calls: Sequence[ToolCall], options: TurnOptions) -> Iterator[ToolCall]:

@@ -198,9 +198,10 @@ class ToolError(PerdureError):
 class TurnFailed(PerdureError):
     """Raised when a turn ends without an answer; the message gives the cause and the next step.
 
-    `kind` is that of the service's error (`verdict.kind`), else "interrupted" or "failed"; `verdict` is what the error
-    means, if a service sent one, `result` the whole result of the turn, and `partial_text` what had arrived of the
-    reply. Its `__cause__` is the ProviderError.
+    `kind` is that of the service's error (`verdict.kind`), else "interrupted" or "failed", or why a turn that did end
+    has no answer: "no_answer", "refusal", "content_filter" or "step_limit". `verdict` is what the error means, if a
+    service sent one, `result` the whole result of the turn, and `partial_text` what had arrived of the reply. Its
+    `__cause__` is the ProviderError.
     """
 
     def __init__(

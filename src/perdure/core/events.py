@@ -11,6 +11,8 @@ from perdure.core.messages import Message, ToolCall, ToolState
 from perdure.core.usage import CanonicalUsage
 
 Outcome = Literal["completed", "interrupted", "budget", "failed"]
+# Why a turn that completed, or reached its step limit, has no text of the model; "" where it has one.
+MissingAnswer = Literal["", "no_answer", "refusal", "content_filter", "step_limit"]
 CompactionOutcome = Literal["compacted", "digest", "nothing_to_do", "failed"]
 
 
@@ -208,6 +210,8 @@ class TurnFinished:
     finish: str = ""
     # Of a turn that failed at its provider: the kind of the error, in the words of `core.errors.ErrorKind`.
     error_kind: str = ""
+    # Where it is not "", `final_response` is a line for people that stands in for the answer.
+    missing_answer: MissingAnswer = ""
 
 
 Event = (

@@ -120,7 +120,7 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
         problem = (result.error or "the turn failed").replace("with /model", "with -m NAME")
         _print(f"perdure: {runnable(problem)}", sys.stderr)
         return 1
-    if result.final_response == NO_ANSWER:
+    if result.missing_answer == "no_answer":
         _print(f"perdure: {NO_ANSWER.strip('()')}", sys.stderr)
         return 1
     if not as_json:

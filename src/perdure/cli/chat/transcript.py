@@ -406,13 +406,11 @@ class ChatTranscript:
 
 def _missing_answer(event: TurnFinished) -> str:
     """Return a line about a completed turn without an answer, and why; "" for one that has an answer."""
-    from perdure.agent.turn import NO_ANSWER  # loaded with the first turn
-
     if event.finish == "refusal":
         return "The model refused to answer."
     if event.finish == "content_filter":
         return "A content filter of the provider cut the answer off."
-    return "The model gave no answer. /retry asks again." if event.final_response == NO_ANSWER else ""
+    return "The model gave no answer. /retry asks again." if event.missing_answer == "no_answer" else ""
 
 
 def _spinner(now_s: float) -> str:

@@ -112,6 +112,7 @@ def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
         "client_calls": [call.to_dict() for call in event.client_calls],
         "finish": event.finish,
         "error_kind": event.error_kind,
+        "missing_answer": event.missing_answer,
     }
 
 
@@ -128,7 +129,8 @@ def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None
     usage = CanonicalUsage(**stored["usage"]) if "usage" in stored else CanonicalUsage(reported=False)
     calls = tuple(ToolCall.from_dict(call) for call in stored.get("client_calls") or ())
     finish, outcome, kind = stored.get("finish", ""), stored.get("outcome", "failed"), stored.get("error_kind", "")
-    return TurnFinished(outcome, stored.get("text", ""), usage, stored.get("error"), calls, finish, kind)
+    missing = stored.get("missing_answer", "")
+    return TurnFinished(outcome, stored.get("text", ""), usage, stored.get("error"), calls, finish, kind, missing)
 
 
 def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:

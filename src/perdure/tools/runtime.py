@@ -7,7 +7,7 @@ import inspect
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from perdure.core.concurrency import (
     await_foreign,
     describe_error,
     run_abandonable,
+    run_foreign,
     run_shielded,
 )
 from perdure.core.display import join_preview
@@ -30,6 +31,7 @@ from perdure.tools.deferred import DeferredTools
 from perdure.tools.hooks import Hooks
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
 from perdure.tools.permissions import Permissions
+from perdure.tools.return_values import collect_items
 from perdure.tools.tool import (
     OutputPreview,
     Tool,
@@ -289,7 +291,9 @@ class Batch:
             async with deadline:
                 snapshot = await self._snapshot(tool, values)
                 try:
-                    return to_reply(await _call_handler(tool, values))
+                    result = await _call_handler(tool, values)
+                    # In a thread: a value may be large, and runs code of its own to become text.
+                    return to_reply(result) if type(result) is str else await run_foreign(to_reply, result)
                 finally:
                     if snapshot is not None:
                         await run_shielded(snapshot.record)
@@ -388,9 +392,13 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
 async def _call_handler(tool: Tool, values: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(tool.handler):
-        return await _in_task(tool.handler(**values))
-    result = await run_abandonable(lambda: tool.handler(**values), name="perdure-tool")
-    return await _in_task(result) if inspect.isawaitable(result) else result
+        result = await _in_task(tool.handler(**values))
+    else:
+        result = await run_abandonable(lambda: tool.handler(**values), name="perdure-tool")
+        result = await _in_task(result) if inspect.isawaitable(result) else result
+    if isinstance(result, Iterator | AsyncIterator):
+        return await _in_task(collect_items(result, name=tool.name))
+    return result
 
 
 async def _in_task(work: Awaitable[Any]) -> Any:

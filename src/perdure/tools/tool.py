@@ -18,6 +18,7 @@ from perdure.core.messages import Part, clean
 from perdure.core.ports import OutputSink, StoredOutput
 from perdure.core.visibility import OWNER, AnyUser
 from perdure.tools.json_schema import SchemaUndecided, schema_problem
+from perdure.tools.return_values import to_json
 
 _VALUE_CHARS = 60
 
@@ -253,7 +254,7 @@ def to_reply(value: Any) -> ToolReply:
         return ToolReply(bytes(value).decode("utf-8", "replace"))
     if value is None:
         return ToolReply("(done, no output)")
-    return ToolReply(clean(json.dumps(value, ensure_ascii=False, default=str)))
+    return ToolReply(clean(to_json(value)))
 
 
 @dataclass(frozen=True, slots=True)

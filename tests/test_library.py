@@ -59,6 +59,33 @@ def test_what_is_no_tool_is_refused_in_plain_words(tmp_path: Path, tools: Any, m
         agent(sim, tmp_path, tools=tools)
 
 
+def test_two_own_tools_of_one_name_are_refused(tmp_path: Path) -> None:
+    def other() -> Callable[..., str]:
+        def weather(day: str) -> str:
+            """The weather on a day."""
+            return "snow"
+
+        return weather
+
+    for beside in ([], ["default"]):
+        with Simulator() as sim, pytest.raises(perdure.ConfigError, match="two tools in tools= are called 'weather'"):
+            agent(sim, tmp_path, tools=[weather, other(), *beside])
+
+
+def test_an_own_tool_in_the_place_of_a_built_in_one_is_reported(tmp_path: Path) -> None:
+    def terminal(command: str) -> str:
+        """My own."""
+        return "mine"
+
+    with Simulator(script=[Say(calls=(Call("terminal", {"command": "ls"}),)), "Done."]) as sim:
+        one = agent(sim, tmp_path, tools=["default", terminal])
+        assert [w for w in one.warnings if "your tool 'terminal' takes the place" in w]
+        result = one.run_conversation("go")
+        assert [m["content"] for m in result.messages if m["role"] == "tool"] == ["mine"]
+        for tools in ([terminal], ["read_file", terminal], ["default", weather]):
+            assert not [w for w in agent(sim, tmp_path, tools=tools).warnings if "takes the place" in w]
+
+
 # -- turns -----------------------------------------------------------------------------------------------------------
 
 

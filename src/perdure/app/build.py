@@ -241,9 +241,13 @@ class Wiring:
         items = list(tools) if tools is not None else [DEFAULT_TOOLS]
         names = [item for item in items if isinstance(item, str)]
         own = [_as_tool(item) for item in items if not isinstance(item, str)]
+        _check_unique(own)
         runtime = self._default_tools(memory, own) if names else self._only(own)
         if names and DEFAULT_TOOLS not in names:
             runtime.registry.keep_only([*names, *(tool.name for tool in own)])
+        for tool in self.toolbox.replaced if self.toolbox is not None else ():
+            if not {DEFAULT_TOOLS, tool.name, tool.toolset}.isdisjoint(names):
+                self.warnings.append(f"your tool {tool.name!r} takes the place of Perdure's own of that name")
         if self.settings.context.engine == WINDOWS_ENGINE:  # like its other tools, they come with the engine
             store = self.shared.store
             for tool in LogTools(SessionSearch(store.search_index), store.addresses).tools():
@@ -379,6 +383,15 @@ def _as_tool(item: Any) -> Tool:
         return tool_from_function(item)
     except (AttributeError, NameError, TypeError, ValueError) as error:
         raise ConfigError(f"{item!r:.80} cannot be made a tool: {error}") from error
+
+
+def _check_unique(tools: Iterable[Tool]) -> None:
+    """Raise ConfigError for two tools of the same name, of which the model could call one only."""
+    names: set[str] = set()
+    for tool in tools:
+        if tool.name in names:
+            raise ConfigError(f"two tools in tools= are called {tool.name!r}; name one of them with @tool(name=…)")
+        names.add(tool.name)
 
 
 def _without_programs(settings: Settings) -> Settings:

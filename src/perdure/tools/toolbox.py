@@ -154,9 +154,18 @@ class ToolSources:
 class Toolbox:
     """A tool runtime, the warnings from building it, and its cleanup."""
 
-    def __init__(self, runtime: ToolRuntime, warnings: list[str], closers: list[Callable[[], None]]) -> None:
+    def __init__(
+        self,
+        runtime: ToolRuntime,
+        warnings: list[str],
+        closers: list[Callable[[], None]],
+        *,
+        replaced: Sequence[Tool] = (),
+    ) -> None:
         self.runtime = runtime
         self.warnings = warnings
+        # The tools in whose place one of the caller's own is offered.
+        self.replaced = replaced
         self._closers = closers
 
     def close(self) -> None:
@@ -193,7 +202,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     _add_all(registry, servers.tools)
     warnings += servers.warnings
     warnings += load_plugins(settings.tools.plugins, registry, hooks, available=tool_plugins(sources.perdure_home))
-    _add_all(registry, own_tools)
+    replaced = _replace_all(registry, own_tools)
     warnings += _check_names(settings, registry, permissions.rules if sources.workspace is not None else None)
     for name in settings.tools.disabled:
         registry.switch_off(name)
@@ -212,7 +221,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         copies=sources.copies,
         deferred=build_deferred(settings, sources.rank),
     )
-    return Toolbox(runtime, warnings, closers)
+    return Toolbox(runtime, warnings, closers, replaced=replaced)
 
 
 def _check_names(settings: Settings, registry: ToolRegistry, rules: PermissionRules | None) -> Iterator[str]:
@@ -293,3 +302,9 @@ def _other_tools(sources: ToolSources) -> Iterator[Tool]:
 def _add_all(registry: ToolRegistry, tools: Iterable[Tool | Callable[..., Any]]) -> None:
     for t in tools:
         registry.add(t)
+
+
+def _replace_all(registry: ToolRegistry, tools: Iterable[Tool | Callable[..., Any]]) -> list[Tool]:
+    """Register tools, and return those that were registered under their names before."""
+    before = {tool.name: tool for tool in registry}
+    return [before[added.name] for added in map(registry.add, tools) if added.name in before]

@@ -27,6 +27,16 @@ def test_a_store_that_is_none_is_refused_in_plain_words(tmp_path: Path, wrong: o
         agent(sim, tmp_path, store=wrong)
 
 
+@pytest.mark.parametrize("wrong", [None, 3, b"talks.db", ["talks.db"]])
+def test_open_store_refuses_what_is_neither_path_nor_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="open_store takes a path or a database URL"):
+        open_store(wrong)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_home_folder_may_be_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with Simulator(script=["Yes."]) as sim:

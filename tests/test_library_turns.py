@@ -161,6 +161,48 @@ def test_a_summarizer_without_items_left_leads_to_a_digest_at_once() -> None:
     assert "StopIteration" in report.message
 
 
+# -- what a conversation begins with ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("history", ["hey", b"hey", {"role": "user", "content": "x"}, 3])
+def test_a_history_that_is_no_list_is_refused_before_anything_is_sent(tmp_path: Path, history: Any) -> None:
+    with Simulator() as sim, agent(sim, tmp_path) as one:
+        with pytest.raises(perdure.InvalidMessage, match="conversation_history is a list like"):
+            one.run_conversation("hi", conversation_history=history)
+        assert one.session_id is None
+        assert not sim.requests
+
+
+def test_a_history_that_is_not_the_stored_one_starts_a_conversation_and_says_so(tmp_path: Path) -> None:
+    with Simulator() as sim:
+        with agent(sim, tmp_path) as one:
+            stored = one.run_conversation("hi")
+        with agent(sim, tmp_path, session_id=stored.session_id) as one:
+            lines: list[str] = []
+            one.events.tap(lambda event: lines.append(event.text) if isinstance(event, Notice) else None)
+            more = one.run_conversation("and?", conversation_history=iter(stored.messages))  # type: ignore[arg-type]
+            assert (more.session_id, lines) == (stored.session_id, [])
+            other = one.run_conversation("y", conversation_history=[{"role": "user", "content": "another"}])
+            assert other.conversation_id != stored.conversation_id
+    assert [line for line in lines if f"stored in {stored.session_id}" in line and other.session_id in line]
+
+
+def test_a_system_prompt_replaces_that_of_a_resumed_conversation_for_this_agent(tmp_path: Path) -> None:
+    with Simulator() as sim:
+        with agent(sim, tmp_path, system_prompt="Answer in English.") as one:
+            one.chat("hi")
+            session_id = one.session_id
+        with agent(sim, tmp_path, system_prompt="Answer in German.", session_id=session_id) as one:
+            one.chat("hi")
+            one.run_conversation("hi", system_message="Answer in French.")
+            one.chat("hi")
+        with agent(sim, tmp_path, session_id=session_id) as one:
+            one.chat("hi")
+        prompts = [request.body["messages"][0]["content"] for request in sim.requests]
+    languages = ["English", "German", "French", "German", "English"]
+    assert prompts == [f"Answer in {language}." for language in languages]
+
+
 # -- set-up ----------------------------------------------------------------------------------------------------------
 
 

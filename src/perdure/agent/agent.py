@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.agent.callbacks import Callbacks
@@ -53,6 +53,8 @@ class ConversationAgent:
         self._services = services
         self._wanted_id = session_id
         self._system_prompt = system_prompt
+        # Whether the conversation was there before this agent, so that its own prompt is not the stored one.
+        self._is_resumed = False
         self._bus = events or EventBus()
         self._runner = TurnRunner(loop_thread, self._bus, callbacks)
         self._conversation: OpenConversation | None = None
@@ -89,7 +91,8 @@ class ConversationAgent:
         An error of the turn is in the result (`outcome`, `error`), not raised.
         """
         _check_message(user_message)
-        return self._runner.run(self._turn(user_message, system_message, conversation_history, task_id))
+        history = _parse_history(conversation_history)
+        return self._runner.run(self._turn(user_message, system_message, history, task_id))
 
     async def arun_conversation(
         self,
@@ -103,7 +106,8 @@ class ConversationAgent:
         """Run one turn. Without a user message, the open turn continues with the client's tool results in `options`."""
         if user_message is not None:
             _check_message(user_message)
-        return await self._runner.arun(self._turn(user_message, system_message, conversation_history, task_id, options))
+        history = _parse_history(conversation_history)
+        return await self._runner.arun(self._turn(user_message, system_message, history, task_id, options))
 
     async def afinish_turn(
         self, task_id: str | None = None, *, options: TurnOptions = NO_OPTIONS
@@ -291,13 +295,13 @@ class ConversationAgent:
         self,
         user_message: str | Mapping[str, Any] | None,
         system_message: str | None,
-        history: Sequence[Mapping[str, Any]] | None,
+        history: Sequence[Message] | None,
         task_id: str | None,
         options: TurnOptions = NO_OPTIONS,
     ) -> ConversationResult:
         message = parse_user_message(user_message) if user_message is not None else None
         conversation = await self._open_conversation(system_message, history)
-        conversation.live.override_system_prompt(system_message)
+        conversation.live.override_system_prompt(self._prompt_of_turn(system_message))
         conversation.live.begin_turn(options)
         hold = self._hold_lease(conversation)
         turn = Turn(self._deps, conversation, task_id=task_id or self._deps.ids.new("t_"), hold=hold)
@@ -359,7 +363,7 @@ class ConversationAgent:
         return session.id
 
     async def _open_conversation(
-        self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None
+        self, system_message: str | None, history: Sequence[Message] | None
     ) -> OpenConversation:
         """Open the conversation in a worker thread unless it is open.
 
@@ -378,7 +382,7 @@ class ConversationAgent:
             task.cancel()
             return self._conversation
 
-    def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> OpenConversation:
+    def _open(self, system_message: str | None, history: Sequence[Message] | None) -> OpenConversation:
         """Resume or create the conversation if it is not open, and append the messages by which `history` is longer.
 
         A `history` that differs from the stored one starts a new conversation.
@@ -387,16 +391,25 @@ class ConversationAgent:
             if self._wanted_id:
                 tip_id = self._deps.store.get_compression_tip(self._wanted_id, visibility=self._deps.visibility)
                 self._conversation = self._enter(tip_id, "resume")
+                self._is_resumed = True
+                self._conversation.live.override_system_prompt(self._prompt_of_turn(None))
             else:
                 self._conversation = self._enter(self._create(system_message), "new")
         if history is not None:
-            missing = _new_messages([Message.from_dict(m) for m in history], self._conversation.live.entries)
-            if missing is None:  # not this conversation, which stays open
+            missing = _new_messages(history, self._conversation.live.entries)
+            if missing is None:  # not this conversation, which stays as it is
+                left_id = self._conversation.live.id
                 self._conversation = self._enter(self._create(system_message), "new")
-                missing = [Message.from_dict(m) for m in history]
+                self._is_resumed = False
+                self._bus.emit(Notice(_OTHER_HISTORY.format(left=left_id, new=self._conversation.live.id), "warning"))
+                missing = history
             if missing:
                 self._conversation.live.append(*missing)
         return self._conversation
+
+    def _prompt_of_turn(self, system_message: str | None) -> str | None:
+        """Return the system prompt that a turn has in place of the stored one; None: the stored one is sent."""
+        return self._system_prompt if system_message is None and self._is_resumed else system_message
 
     def _enter(self, session_id: str, reason: StartReason) -> OpenConversation:
         history = self._deps.store.history(session_id)
@@ -469,7 +482,22 @@ def _check_message(message: object) -> None:
         raise InvalidMessage(f"a message is a text or a dict like {{'role': 'user', …}}, not {message!r:.80}")
 
 
-def _new_messages(history: list[Message], entries: Sequence[Entry]) -> list[Message] | None:
+_OTHER_HISTORY = (
+    "conversation_history differs from the messages stored in {left}, so the turn runs in a new conversation, {new}."
+)
+
+
+def _parse_history(history: object) -> list[Message] | None:
+    """Return the messages of `conversation_history=`. Raises InvalidMessage, before a conversation is opened."""
+    if history is None:
+        return None
+    if isinstance(history, str | bytes | Mapping) or not isinstance(history, Iterable):
+        form = '[{"role": "user", "content": "…"}]'
+        raise InvalidMessage(f"conversation_history is a list like {form}, not {history!r:.40}")
+    return [Message.from_dict(m) for m in history]
+
+
+def _new_messages(history: Sequence[Message], entries: Sequence[Entry]) -> Sequence[Message] | None:
     """Return the messages that extend the stored history; None where the histories differ."""
     stored = [e.message for e in entries]
     same = len(history) >= len(stored) and all(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.config.env import make_home
 from perdure.core.concurrency import SystemClock
-from perdure.core.errors import StoreUnavailable
+from perdure.core.errors import ConfigError, StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
 from perdure.core.visibility import EVERYONE, OWNER, User, Visibility
 from perdure.store.backup import write_backup
@@ -242,8 +242,10 @@ def open_store(
     """Open the store at a file path, `sqlite:///path` or `postgresql://…`, creating or migrating it as needed.
 
     `on_progress` receives a line of text for slow steps, such as rebuilding the index after an upgrade.
-    Raises StoreUnavailable.
+    Raises StoreUnavailable, and ConfigError for a value that is neither a path nor a URL.
     """
+    if not isinstance(path_or_url, str | Path):
+        raise ConfigError(f"open_store takes a path or a database URL, not {path_or_url!r:.80}")
     clock = clock or SystemClock()
     ids = ids or TimeIds(clock)
     if str(path_or_url).startswith(_POSTGRES):

@@ -138,11 +138,49 @@ def test_a_handoff_may_be_bounded_in_characters(most: int, ask: Any) -> None:
 
 
 @pytest.mark.spec("C2")
-@pytest.mark.parametrize("most", [400, 600, 1_000, 1_200])
+@pytest.mark.parametrize("most", [500, 600, 1_000, 1_200])
 def test_few_characters_give_the_short_form_and_are_honoured(most: int) -> None:
     report = perdure.compress(working_session(40), context_length=64_000, handoff_max_chars=most)
     assert 0 < len(report.handoff) <= most
     assert report.handoff.startswith(HANDOFF_FIRST_LINE)
+
+
+@pytest.mark.parametrize("most", [-1, 0, 10, 499])
+def test_a_limit_that_no_handoff_keeps_is_refused(most: int) -> None:
+    with pytest.raises(ConfigError, match="handoff_max_chars is at least 500"):
+        perdure.compress(working_session(40), context_length=64_000, handoff_max_chars=most)
+
+
+@pytest.mark.parametrize("count", [12, 40, 400])
+@pytest.mark.parametrize("window", [4_000, 64_000])
+@pytest.mark.parametrize("ask", [None, lambda p: Summary(GOOD * 5, model="some-provider/a-model-of-a-long-name")])
+def test_the_least_limit_is_kept(count: int, window: int, ask: Any) -> None:
+    messages = working_session(count)
+    report = perdure.compress(messages, context_length=window, handoff_max_chars=500, summarize=ask)
+    assert 0 < len(report.handoff) <= 500
+
+
+def test_an_empty_key_is_refused() -> None:
+    with pytest.raises(ConfigError, match="handoff_key is empty"):
+        perdure.compress(working_session(40), context_length=64_000, handoff_key=b"")
+
+
+@pytest.mark.spec("C4b")
+def test_unread_results_that_do_not_fit_are_named_in_the_notices() -> None:
+    messages = working_session(12)
+    charge = {"id": "c1", "type": "function", "function": {"name": "charge_card", "arguments": '{"eur": 40}'}}
+    lines = "receipt line 1234\n" * 5_000 + "TOTAL 40.00 EUR, receipt R-9917"
+    messages += [
+        {"role": "user", "content": "Charge 40 EUR."},
+        {"role": "assistant", "content": None, "tool_calls": [charge]},
+    ]
+    for text, count in ((lines, 1), ("receipt R-9917", 0)):
+        result = {"role": "tool", "tool_call_id": "c1", "content": text}
+        report = perdure.compress([*messages, result], context_length=8_000)
+        assert len([line for line in report.notices if "(charge_card), which the model has not read" in line]) == count
+        assert "R-9917" in str(report.messages)
+    report = perdure.compress([*messages, result, {"role": "assistant", "content": "Paid."}], context_length=8_000)
+    assert report.notices == ()
 
 
 @pytest.mark.parametrize("window", [0, -1, None, "200k", 1.5, True])

@@ -36,10 +36,10 @@ from perdure.context.engine import (
     unchanged_compaction,
 )
 from perdure.context.exact_values import read_facts
-from perdure.context.handoff import default_key, handoff_of, source_line
+from perdure.context.handoff import check_handoff_options, default_key, handoff_of, source_line
 from perdure.context.notebook import NotebookLog, WindowNotes, limit_bytes
 from perdure.context.redacted_entries import EntryCache
-from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head
+from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head, unread_notices
 from perdure.context.summarizer import AnySummarize, is_available
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import Entry, Message, clean
@@ -165,6 +165,7 @@ class ContextCompressor(ContextEngine):
             settings=settings or CompressionSettings(),
             clock=clock or SystemClock(),
         )
+        check_handoff_options(handoff_max_chars, handoff_key)
         self._handoff_max_chars = handoff_max_chars
         # Key that seals handoffs in plain dicts; by default that of the installation.
         self._handoff_key = default_key if handoff_key is None else lambda: handoff_key
@@ -373,7 +374,7 @@ class ContextCompressor(ContextEngine):
             after_tokens=after,
             message=self._describe(written, after, unread)
             + ("" if reason in ON_REQUEST else self._explain_repetition(written, after)),
-            notices=history.notices,
+            notices=(*history.notices, *unread_notices(history.messages, boundaries)),
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,

@@ -360,6 +360,18 @@ _MARK = "Seal: "
 _HEX_CHARS = 24
 # Length that a seal adds to a handoff.
 SEAL_CHARS = len(_MARK) + _HEX_CHARS + 1
+# Room for the sealed frame of a handoff, whose length varies with the figures and names in it.
+LEAST_HANDOFF_CHARS = 500
+
+
+def check_handoff_options(max_chars: int | None, key: bytes | None) -> None:
+    """Raise ConfigError for a limit that no handoff can keep, or a key that seals nothing."""
+    if max_chars is not None and max_chars < LEAST_HANDOFF_CHARS:
+        raise ConfigError(f"handoff_max_chars is at least {LEAST_HANDOFF_CHARS}, or None; given: {max_chars!r}")
+    if key is not None and not key:
+        raise ConfigError("handoff_key is empty: anybody could seal a handoff with it; pass random bytes")
+
+
 # Hex digits come to up to one token for each 1.5 of them.
 SEAL_TOKENS = 20
 

@@ -83,6 +83,18 @@ def find_unread(messages: Sequence[Message]) -> int | None:
     return None
 
 
+def unread_notices(messages: Sequence[Message], boundaries: Boundaries) -> tuple[str, ...]:
+    """Return a notice where results that the model has not read are in the handoff alone, because they do not fit."""
+    start = find_unread(messages)
+    if start is None or start >= boundaries.tail_start or not any(m.role == "tool" for m in messages[start + 1 :]):
+        return ()
+    names = ", ".join(dict.fromkeys(call.name for call in messages[start].tool_calls))
+    return (
+        f"The results of the newest calls ({names}), which the model has not read, do not fit its window: the handoff"
+        " has their outline alone. Shorten them, or take a model with a larger window.",
+    )
+
+
 def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: Limits) -> Boundaries:
     """Decide which messages a compaction keeps; `tokens` has the size of each message."""
     size, lead = len(messages), leading_system(messages)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from perdure.core.errors import NotFound, StoreError
+from perdure.core.errors import InvalidMessage, NotFound, StoreError
 from perdure.core.messages import Message, assistant, user
 from perdure.store import SessionStore, Span
 from support.store import Backend, FakeClock, compacted, conversation, exchange
@@ -32,6 +32,14 @@ def test_acknowledged_messages_survive_reopening(backend: Backend) -> None:
     history = second.history(session.id)
     assert history.session.system_prompt == "prompt ✓"
     assert list(history.messages) == exchange(1)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), [float("inf")], {1: "a", "b": 2}])
+def test_what_json_lacks_is_refused_and_nothing_is_stored(store: SessionStore, value: object) -> None:
+    session = store.create()
+    with pytest.raises(InvalidMessage, match="as JSON has"):
+        store.append(session.id, [{"role": "user", "content": "x"}, {"role": "user", "content": "y", "key": value}])
+    assert store.history(session.id).entries == ()
 
 
 @pytest.mark.spec("I1")

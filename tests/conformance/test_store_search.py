@@ -52,6 +52,12 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.parametrize(("limit", "count"), [(-1, 0), (0, 0), (1, 1), (2, 2)])
+def test_a_limit_is_kept_also_where_it_is_none_at_all(store: SessionStore, limit: int, count: int) -> None:
+    store.append(store.create().id, [user("a zebra"), user("two zebra"), user("three zebra")])
+    assert len(store.search("zebra", limit=limit)) == count
+
+
 @pytest.fixture
 def hits(store: SessionStore):
     session = store.create(user_key="ann", title="Corpus")

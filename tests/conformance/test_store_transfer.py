@@ -176,6 +176,30 @@ def test_an_invalid_export_imports_nothing(store: SessionStore, tmp_path: Path, 
 
 
 @pytest.mark.spec("I9")
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"role": "system", "content": "Be kind.", "name": "policy", "version": 3},
+        {
+            "role": "developer",
+            "content": [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}],
+        },
+    ],
+)
+def test_all_of_an_imported_system_message_is_exported(store: SessionStore, first: dict[str, object]) -> None:
+    messages = [first, {"role": "user", "content": "hi", "name": "bob"}]
+    session = store.transfer.import_messages(messages)
+    assert session.system_prompt == "Be kind."
+    assert store.transfer.export_messages(session.id) == messages
+    store.scrub(session.id, lambda text: text.replace("kind", "[REDACTED]"))
+    exported = store.transfer.export_messages(session.id)
+    assert exported[0].keys() == first.keys()
+    assert "Be [REDACTED]." in str(exported[0])
+    store.conversations.set_system_prompt(session.id, "Another.")
+    assert store.transfer.export_messages(session.id)[0] == {"role": "system", "content": "Another."}
+
+
+@pytest.mark.spec("I9")
 def test_openai_style_lists_round_trip(store: SessionStore) -> None:
     messages = [{"role": "system", "content": "Be kind."}, *(m.to_dict() for n in range(3) for m in exchange(n))]
     session = store.transfer.import_messages(messages, title="Imported")

@@ -86,6 +86,14 @@ class Body:
     canonical: bytes
 
 
+def require_json(raw: Mapping[str, Any]) -> None:
+    """Raise InvalidMessage for a dict with a value that JSON lacks, such as a set, a date or NaN."""
+    try:
+        json.dumps(raw, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidMessage(f"a message has texts, numbers, lists and dicts alone, as JSON has: {error}") from None
+
+
 def encode(message: Message) -> Body:
     canonical = clean(canonical_json(message.to_dict())).encode()
     return Body(*pack(canonical), canonical)

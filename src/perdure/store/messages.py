@@ -12,7 +12,7 @@ from perdure.core.errors import CorruptStore, StoreError
 from perdure.core.messages import Entry, Message, ToolState, clean
 from perdure.core.visibility import User
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, to_bytes, to_time_ms
-from perdure.store.encoding import Body, decode_or_placeholder, encode, ingest_key, to_tool_state, unpack
+from perdure.store.encoding import Body, decode_or_placeholder, encode, ingest_key, require_json, to_tool_state, unpack
 from perdure.store.leases import check_lease, check_lease_row, lease_row
 from perdure.store.ledger import insert_records
 from perdure.store.queries import (
@@ -66,6 +66,8 @@ class PreparedMessage:
     @classmethod
     def of(cls, raw: AnyMessage) -> PreparedMessage:
         message = Message.from_dict(raw)
+        if message is not raw:  # a caller's dict
+            require_json(message.to_dict())
         return cls(message, encode(message), index_text(searchable_text(message), ()))
 
     def row(

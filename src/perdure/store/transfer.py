@@ -28,8 +28,10 @@ from perdure.store.ledger import Ledger, insert_call, insert_event
 from perdure.store.messages import AnyMessage, MessageLog, PreparedMessage, insert_step, reserve_ids, scoped_text
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import (
+    CONVERSATION_SCOPE,
     SESSION,
     Lineage,
+    ScopedState,
     StoreContext,
     add_handoff,
     lineage_of,
@@ -40,6 +42,8 @@ from perdure.store.queries import (
 from perdure.store.records import CallRecord, Conversation, RouteRecord, Session, Span, StoredEvent, StoredHandoff
 
 VERSION = 1
+# In the state of an imported conversation: its first message, where the system prompt is not all of it.
+_SYSTEM_MESSAGE = "system_message"
 _BATCH = 500
 _MESSAGE = "seq, session, kind, body, encoding, key, chained, created_at, tool_state"
 
@@ -314,6 +318,7 @@ class Transfer:
         ledger: Ledger,
         outputs: OutputStore,
     ) -> None:
+        self._context = context
         self._conversations = conversations
         self._log = log
         self._exporter = Exporter(context.database, ledger, outputs)
@@ -338,16 +343,31 @@ class Transfer:
             prompt = self._conversations.session(conversation.tip_session_id).system_prompt
         except NotFound:  # its session row is damaged
             prompt = ""
-        system: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if prompt else []
+        system = [self._system_message(conversation.id, prompt)] if prompt else []
         return system + [e.message.to_dict() for e in self._log.originals(conversation.id)]
 
     def import_messages(
         self, messages: Sequence[AnyMessage], *, source: str = "import", user: AnyUser = OWNER, title: str = ""
     ) -> Session:
-        """Create a conversation from an OpenAI-style list; a leading system message becomes the system prompt."""
+        """Create a conversation from an OpenAI-style list; a leading system message becomes the system prompt.
+
+        Its other keys are stored beside it, for the export.
+        """
         values = [Message.from_dict(m) for m in messages]
         has_prompt = bool(values) and values[0].role in ("system", "developer")
         prompt = values[0].text if has_prompt else ""
         session = self._conversations.create(system_prompt=prompt, source=source, user=user, title=title)
         self._log.append(session.id, values[1:] if has_prompt else values)
+        if has_prompt and prompt and (raw := values[0].to_dict()) != {"role": "system", "content": prompt}:
+            self._state(session.conversation_id).set(_SYSTEM_MESSAGE, json.loads(canonical_json(raw)))
         return session
+
+    def _system_message(self, conversation_id: str, prompt: str) -> dict[str, Any]:
+        """Return the system prompt as a message: the one that was imported, if it is still the same."""
+        imported = self._state(conversation_id).get(_SYSTEM_MESSAGE)
+        if isinstance(imported, dict) and Message.from_dict(imported).text == prompt:
+            return imported
+        return {"role": "system", "content": prompt}
+
+    def _state(self, conversation_id: str) -> ScopedState:
+        return ScopedState(self._context, f"{CONVERSATION_SCOPE}{conversation_id}")

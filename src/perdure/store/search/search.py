@@ -107,8 +107,11 @@ class SearchIndex:
         `session`, `role`, `since_ms` and `until_ms`; the newest question of the conversation `asked_in` comes last,
         and those of the running turn of the conversation `answering` are left out; with one of the two, calls of search
         tools and their results are, too. Raises StoreError for others.
-        `rewordings` are queries for the same in other words; what several of them find comes first.
+        `rewordings` are queries for the same in other words; what several of them find comes first. A `limit` below 1
+        returns none.
         """
+        if limit < 1:
+            return []
         texts = _distinct(query, rewordings)
         parsed = list(map(parse_query, texts))
         hits = self._run(parsed, visibility, scope or {}, limit=limit, cursor=None).hits

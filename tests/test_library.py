@@ -224,7 +224,7 @@ def test_wrong_arguments_of_a_compaction_are_named(wrong: dict[str, Any], messag
 
 
 def test_a_text_is_no_list_of_messages() -> None:
-    with pytest.raises(perdure.InvalidMessage, match="a list of messages"):
+    with pytest.raises(perdure.InvalidMessage, match="messages is a list like"):
         perdure.estimate_tokens("hello world")  # type: ignore[arg-type]  # the mistake under test
     wrong: list[Any] = ["hello", {"role": "user", "content": "x"}, None, 5]
     for messages in wrong:

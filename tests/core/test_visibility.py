@@ -23,9 +23,9 @@ def test_a_key_that_would_be_stored_as_the_owners_or_anothers_is_refused(key: st
     with pytest.raises(ValueError, match="a user has a key"):
         User(key)
     with open_store(tmp_path / "perdure.db") as store:
-        with pytest.raises(ValueError, match="a user has a key"):
+        with pytest.raises(perdure.ConfigError, match="user_key is a user's key"):
             store.create(user_key=key)
-        with pytest.raises(ValueError, match="a user has a key"):
+        with pytest.raises(perdure.ConfigError, match="user_key is a user's key"):
             perdure.Agent("m", "openai", api_key="k", store=store, home=tmp_path, user_key=key)
         assert store.conversations.list().conversations == ()
 

@@ -12,6 +12,23 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from perdure.agent.callbacks import CallbackApprover, CallbackAsker, Callbacks
 from perdure.config.env import home_dir
+from perdure.core.arguments import (
+    FUNCTION,
+    ID,
+    LABEL,
+    NAME,
+    PATH,
+    SECRET_TEXT,
+    TEXT,
+    USER_KEY,
+    ArgumentKind,
+    check_arguments,
+    has_method,
+    optional,
+    require,
+    require_all,
+    with_description,
+)
 from perdure.core.concurrency import run_foreign
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.ports import Approver, Asker, Memory, RecallProvider
@@ -40,8 +57,38 @@ _LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 
-def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
-    """Decorate an `__init__` so that keyword-only arguments given by position raise an error with what to write."""
+def _is_settings(value: object) -> bool:
+    from perdure.config.settings import Settings
+
+    return isinstance(value, Mapping | Settings)
+
+
+# What is not here is checked where it is used, before the first turn: store, tools, client, recall and memory.
+_ARGUMENTS = {
+    "model": optional(with_description(NAME, "a model's name, as a text that is not empty")),
+    "provider": optional(with_description(NAME, "a provider's name, as a text that is not empty")),
+    "base_url": optional(TEXT),
+    "api_key": optional(SECRET_TEXT),
+    "api_mode": optional(TEXT),
+    "settings": optional(ArgumentKind("a dict like {'compression': {'threshold': 0.5}}", _is_settings)),
+    "session_id": optional(ID),
+    "callbacks": optional(ArgumentKind("a dict of functions by name", lambda v: isinstance(v, Mapping | Callbacks))),
+    "system_prompt": optional(TEXT),
+    "home": optional(PATH),
+    "on_progress": optional(FUNCTION),
+    "source": LABEL,
+    "user_key": optional(USER_KEY),
+    "approver": optional(has_method("approve")),
+    "asker": optional(has_method("ask")),
+}
+
+_MODEL_OR_ROUTE = ArgumentKind(
+    "a model's name, `name` or `provider/name`", lambda v: NAME.is_valid(v) or hasattr(v, "endpoints")
+)
+
+
+def _check_arguments(init: Callable[P, None]) -> Callable[P, None]:
+    """Decorate an `__init__`: wrong kinds, names that do not exist and excess positions raise what to write instead."""
     parameters = inspect.signature(init).parameters.values()
     accepted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
@@ -58,6 +105,7 @@ def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
         if excess > 0:
             by_position, by_name = ", ".join(accepted[1:]), ", ".join(f"{name}=…" for name in keywords[:excess])
             raise TypeError(f"only {by_position} may be passed by position; write Agent({by_position}, {by_name})")
+        require_all(_ARGUMENTS, {**dict(zip(accepted, args, strict=False)), **kwargs})
         init(*args, **kwargs)
 
     return check_and_init
@@ -66,7 +114,7 @@ def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
 class Agent:
     """One conversation with a model, configured by the user's settings; arguments override them for this agent only."""
 
-    @_explain_positional
+    @_check_arguments
     def __init__(
         self,
         model: str | None = None,
@@ -135,6 +183,7 @@ class Agent:
     async def achat(self, text: str) -> str:
         return await self._open_agent.achat(text)
 
+    @check_arguments(system_message=optional(TEXT), task_id=optional(LABEL))
     def run_conversation(
         self,
         user_message: str | Mapping[str, Any],
@@ -145,6 +194,7 @@ class Agent:
         """Run one turn and return its result; an error of the turn is in the result, not raised."""
         return self._open_agent.run_conversation(user_message, system_message, conversation_history, task_id)
 
+    @check_arguments(system_message=optional(TEXT), task_id=optional(LABEL))
     async def arun_conversation(
         self,
         user_message: str | Mapping[str, Any],
@@ -174,6 +224,7 @@ class Agent:
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
         return await self._open_agent.acompress(focus_topic)
 
+    @check_arguments(sections=TEXT)
     def edit_handoff(self, sections: str) -> str:
         """Replace the sections of the newest handoff and return the id of the session that continues."""
         return self._agent.edit_handoff(sections)
@@ -184,6 +235,7 @@ class Agent:
 
     def switch_model(self, model: str | EndpointChain) -> None:
         """Switch to another model (`name` or `provider/name`); the history is made to fit before the next call."""
+        require("model", model, _MODEL_OR_ROUTE)
         route = self._shared.route_to(model) if isinstance(model, str) else model
         self._open_agent.switch_model(route)
 

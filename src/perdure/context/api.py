@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
-from pydantic import ValidationError
-
-from perdure.config.deprecated import rename_settings
+from perdure.config.compression import compression_settings
 from perdure.config.sections import CompressionSettings
-from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import CompactionReport, Steps, run_steps, run_steps_here
 from perdure.context.summarizer import AnySummarize
-from perdure.core.errors import ConfigError, InvalidMessage
+from perdure.core.arguments import MESSAGES, TOKENS, TOOLS, WINDOW, optional, require
+from perdure.core.errors import ConfigError
 from perdure.core.messages import Message
 from perdure.core.wording import describe_in_program
 from perdure.models.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from perdure.config.settings import Settings
 
 
 class CompressOptions(TypedDict, total=False):
@@ -103,10 +104,10 @@ def _compress_if_needed(
     tools: Sequence[Mapping[str, Any]] | None,
     options: CompressOptions,
 ) -> Steps[CompactionReport]:
-    _check_messages(messages)
+    require("messages", messages, MESSAGES)
+    require("prompt_tokens", prompt_tokens, optional(TOKENS))
+    require("tools", tools, optional(TOOLS))
     engine = _engine(options)
-    if prompt_tokens is not None and (not isinstance(prompt_tokens, int) or isinstance(prompt_tokens, bool)):
-        raise ConfigError(f"prompt_tokens is a number of tokens, or None; given: {prompt_tokens!r}")
     tokens = prompt_tokens if prompt_tokens is not None else estimate_tokens(messages, tools=tools)
     if not engine.should_compress(tokens):
         unchanged = _as_given(messages)
@@ -117,7 +118,7 @@ def _compress_if_needed(
 
 
 def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> Steps[CompactionReport]:
-    _check_messages(messages)
+    require("messages", messages, MESSAGES)
     engine = _engine(options)
     done = yield from engine.steps(messages, focus_topic=options.get("focus_topic"), reason="user")
     if done.is_noop and done.before_tokens > options["context_length"]:
@@ -135,44 +136,19 @@ def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressO
     )
 
 
-def _check_messages(messages: object) -> None:
-    """Raise InvalidMessage for an argument that is no list of messages."""
-    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise InvalidMessage(f'messages is a list like [{{"role": "user", "content": "…"}}], not {messages!r:.40}')
-
-
 def _engine(options: CompressOptions) -> ContextCompressor:
     """Build the engine for these arguments. Raises ConfigError."""
     if unknown := sorted(options.keys() - CompressOptions.__annotations__.keys()):
         near = get_close_matches(unknown[0], CompressOptions.__annotations__, n=1)
         raise ConfigError(f"compress takes no {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    context_length, summarize = options.get("context_length"), options.get("summarize")
-    if not isinstance(context_length, int) or isinstance(context_length, bool) or context_length < 1:
-        raise ConfigError(f"context_length is the model's window in tokens, at least 1; given: {context_length!r}")
-    if summarize is not None and not callable(summarize):
-        raise ConfigError(f"summarize is a function from a prompt to a text, not {summarize!r:.80}")
+    require("context_length", options.get("context_length"), WINDOW)
     return ContextCompressor(
-        context_length=context_length,
-        summarize=summarize,
+        context_length=options["context_length"],
+        summarize=options.get("summarize"),
         settings=compression_settings(options.get("settings")),
         handoff_max_chars=options.get("handoff_max_chars"),
         handoff_key=options.get("handoff_key"),
     )
-
-
-def compression_settings(settings: CompressionSettings | Settings | Mapping[str, Any] | None) -> CompressionSettings:
-    """Convert the argument to CompressionSettings. Raises ConfigError, which names the invalid key."""
-    if isinstance(settings, CompressionSettings):
-        return settings
-    if isinstance(settings, Settings):
-        return settings.compression
-    try:
-        renamed, _ = rename_settings({"compression": dict(settings or {})}, {})
-        return CompressionSettings(**renamed["compression"])
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        key = ".".join(map(str, wrong["loc"]))
-        raise ConfigError(f"compression.{key}: {wrong['msg']}; given: {wrong.get('input')!r}") from None
 
 
 def _why_too_long(tokens: int, window: int) -> str:

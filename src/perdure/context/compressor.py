@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from perdure.config.compression import COMPRESSOR_ARGUMENTS, compression_settings
 from perdure.config.sections import CompressionSettings
 from perdure.context import summary_input
 from perdure.context.compaction_input import CompactionHistory, Item, tokens_of
@@ -41,6 +42,7 @@ from perdure.context.notebook import NotebookLog, WindowNotes, limit_bytes
 from perdure.context.redacted_entries import EntryCache
 from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head, unread_notices
 from perdure.context.summarizer import AnySummarize, is_available
+from perdure.core.arguments import MESSAGES, TOKENS, check_arguments, optional
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock, LogReader
@@ -49,6 +51,7 @@ from perdure.models.tokens import estimate_message
 from perdure.models.windows import DEFAULT_WINDOW, WindowBudgets, threshold_for, window_budgets
 
 if TYPE_CHECKING:
+    from perdure.config.settings import Settings
     from perdure.context.handoff_writer import HandoffWriter, WriteResult
 
 REPEATED_COMPACTION_NOTICE = (
@@ -146,12 +149,13 @@ class ContextCompressor(ContextEngine):
 
     name = "compressor"
 
+    @check_arguments(**COMPRESSOR_ARGUMENTS)
     def __init__(
         self,
         *,
         context_length: int | None = None,
         summarize: AnySummarize | None = None,
-        settings: CompressionSettings | None = None,
+        settings: CompressionSettings | Settings | Mapping[str, Any] | None = None,
         model: str = "",
         provider: str = "",
         max_tokens: int | None = None,
@@ -162,7 +166,7 @@ class ContextCompressor(ContextEngine):
         self._services = EngineServices(
             summarize=summarize,
             state=MemoryState(),
-            settings=settings or CompressionSettings(),
+            settings=compression_settings(settings),
             clock=clock or SystemClock(),
         )
         check_handoff_options(handoff_max_chars, handoff_key)
@@ -281,6 +285,7 @@ class ContextCompressor(ContextEngine):
     def is_paused(self) -> bool:
         return self._throttle.is_paused
 
+    @check_arguments(prompt_tokens=optional(TOKENS))
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         """Whether a prompt has reached the threshold, unless compaction is disabled, paused or awaits a response."""
         tokens = self._last_prompt_tokens if prompt_tokens is None else prompt_tokens
@@ -303,12 +308,14 @@ class ContextCompressor(ContextEngine):
 
     # -- compaction --------------------------------------------------------------------------------------------------
 
+    @check_arguments(messages=MESSAGES)
     def compress(
         self, messages: Sequence[Item], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction:
         """Compact in the calling thread; where an event loop runs in it, use `acompress`."""
         return run_steps_here(self.steps(messages, focus_topic=focus_topic, reason=reason))
 
+    @check_arguments(messages=MESSAGES)
     async def acompress(
         self, messages: Sequence[Item], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction:

@@ -20,6 +20,7 @@ from perdure.context.engine import (
     is_async,
     run_steps_here,
 )
+from perdure.core.arguments import FACTORY, NAME, check_arguments
 from perdure.core.concurrency import call_foreign, describe_error
 from perdure.core.errors import EngineNotFound, PluginBroken
 from perdure.core.messages import Entry
@@ -209,6 +210,7 @@ _ENGINES = PluginRegistry(
 )
 
 
+@check_arguments(name=NAME, factory=FACTORY)
 def register_context_engine(name: str, factory: Callable[[], ContextEngine] | str) -> None:
     """Register an engine under a name; `factory` is its class, or "module:Class" to import it when selected."""
     _ENGINES.register(name, factory)

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from operator import mul
 from typing import Any
 
+from perdure.core.arguments import MESSAGES, TEXT, TOOLS, check_arguments, optional
 from perdure.core.datastructures import Memo
-from perdure.core.errors import InvalidMessage
 from perdure.core.messages import Entry, ImagePart, Message, Part, TextPart, canonical_json
 from perdure.core.ports import KeyValue
 from perdure.core.usage import CanonicalUsage
@@ -512,6 +512,7 @@ def estimate_figures(figures: TokenFeatures, model: str | None = None, *, sends_
     return _whole(family_of(model).request_tokens(figures, sends_reasoning=sends_reasoning))
 
 
+@check_arguments(messages=MESSAGES, system=optional(TEXT), tools=optional(TOOLS), model=optional(TEXT))
 def estimate_tokens(
     messages: Iterable[Message | Mapping[str, Any]],
     *,
@@ -520,8 +521,6 @@ def estimate_tokens(
     model: str | None = None,
 ) -> int:
     """Estimate the tokens of a whole request: history, system prompt and tools schema. Raises InvalidMessage."""
-    if isinstance(messages, str | bytes | Mapping):
-        raise InvalidMessage('estimate_tokens takes a list of messages, like [{"role": "user", "content": "…"}]')
     history = sum_figures(figures_of(Message.from_dict(m)) for m in messages)
     return estimate_figures(sum_figures([history, text_figures(system or ""), tools_figures(tools)]), model)
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
+from perdure.core.arguments import MESSAGE, MESSAGES, check_arguments, require
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.messages import (
     OUTPUT_ORDER,
@@ -480,6 +481,7 @@ def caching_notice(provider: str, model: str, ttl: CacheTtl) -> str | None:
     return f"prompt caching on ({provider}, {model}, {ttl})" if supports_caching(provider, model) else None
 
 
+@check_arguments(messages=MESSAGES)
 def apply_cache_control(
     messages: Iterable[Mapping[str, Any]], *, ttl: str = "5m", native_anthropic: bool = False
 ) -> list[dict[str, Any]]:
@@ -502,6 +504,7 @@ def apply_cache_control(
     return out
 
 
+@check_arguments(messages=MESSAGES)
 def apply_anthropic_cache_control(
     messages: Iterable[Mapping[str, Any]], cache_ttl: str = "5m", native_anthropic: bool = False
 ) -> list[dict[str, Any]]:
@@ -541,7 +544,8 @@ def _with_cache_control(message: dict[str, Any], control: CacheControl) -> dict[
 
 
 def _without_cache_control(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy without cache_control, also in its parts; nested values are shared."""
+    """Return a copy without cache_control, also in its parts; nested values are shared. Raises InvalidMessage."""
+    require("a message", message, MESSAGE)
     out = {k: v for k, v in message.items() if k != "cache_control"}
     content = out.get("content")
     if isinstance(content, list | tuple):

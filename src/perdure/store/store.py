@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from perdure.config.env import make_home
+from perdure.core.arguments import ID, LABEL, MESSAGE_OR_LIST, PATH, TEXT, USER_KEY, check_arguments, optional
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ConfigError, StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
@@ -104,6 +105,7 @@ class SessionStore:
             context, conversations=self.conversations, log=self.log, ledger=self.ledger, outputs=self.outputs
         )
 
+    @check_arguments(system_prompt=TEXT, source=LABEL, user_key=optional(USER_KEY), chat_key=LABEL, title=TEXT)
     def create(
         self,
         *,
@@ -124,6 +126,7 @@ class SessionStore:
             title=title,
         )
 
+    @check_arguments(any_id=ID, messages=MESSAGE_OR_LIST)
     def append(
         self,
         any_id: str,
@@ -137,10 +140,12 @@ class SessionStore:
         """Append messages to the conversation's tip, durably; see MessageLog.append."""
         return self.log.append(any_id, messages, after_seq=after_seq, lease=lease, events=events, calls=calls)
 
+    @check_arguments(session_id=ID)
     def history(self, session_id: str) -> SessionHistory:
         """Return the stored view of a session, before the projection for a request; the tip for a conversation id."""
         return self.log.history(session_id)
 
+    @check_arguments(any_id=ID, system_prompt=optional(TEXT))
     def compact(
         self,
         any_id: str,
@@ -156,14 +161,17 @@ class SessionStore:
             any_id, plan, system_prompt=system_prompt, route=route, up_to_seq=up_to_seq, lease=lease
         )
 
+    @check_arguments(any_id=ID)
     def undo(self, any_id: str, *, lease: Lease | None = None) -> Session:
         """Continue in a child session without the newest compaction; nothing is deleted."""
         return self.compactions.undo(any_id, lease=lease)
 
+    @check_arguments(any_id=ID)
     def get_compression_tip(self, any_id: str, *, visibility: Visibility = EVERYONE) -> str:
         """Return the id of the newest session of a conversation, the one a resume continues."""
         return self.conversations.get_compression_tip(any_id, visibility=visibility)
 
+    @check_arguments(query=TEXT)
     def search(
         self,
         query: str,
@@ -179,16 +187,19 @@ class SessionStore:
         """
         return self.search_index.search(query, visibility=visibility, scope=scope, limit=limit, rewordings=rewordings)
 
+    @check_arguments(address=TEXT, conversation_id=ID)
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """Return a page of the text at `m:57`, `m:120-180`, `h:501` or `output:o_…`. Raises NotFound."""
         return self.search_index.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
 
+    @check_arguments(any_id=ID)
     def delete(self, any_id: str, *, lease: Lease | None = None) -> DeleteResult:
         """Delete a conversation permanently; see ConversationDeleter.delete."""
         # An entry can only be removed from the index once it is there.
         self.rebuild.wait()
         return ConversationDeleter(self._context, self.outputs).delete(any_id, lease=lease)
 
+    @check_arguments(any_id=ID)
     def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> ScrubResult:
         """Redact everything stored of a conversation; see Scrubber.scrub."""
         self.rebuild.wait()
@@ -196,6 +207,7 @@ class SessionStore:
         self.checkpoints.discard(self.conversations.get(any_id).id)
         return result
 
+    @check_arguments(path=PATH)
     def backup(self, path: str | Path) -> None:
         """Write a complete backup, outputs included, while the store is in use."""
         write_backup(self._context.database, self.outputs.blobs, Path(path).expanduser())
@@ -204,10 +216,12 @@ class SessionStore:
         """Return the reindexer, which `rebuild` runs in the background when a store is opened."""
         return Reindexer(self._context, self.outputs, version=version)
 
+    @check_arguments(scope=LABEL)
     def state(self, scope: str) -> ScopedState:
         """Return the key-value state of a scope."""
         return ScopedState(self._context, scope)
 
+    @check_arguments(any_id=ID)
     def conversation_state(self, any_id: str) -> ScopedState:
         """Return the key-value state of a conversation, which is deleted with it."""
         return ScopedState(self._context, f"{CONVERSATION_SCOPE}{self.conversations.get(any_id).id}")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from perdure.core.arguments import LABEL, MESSAGES, TEXT, check_arguments
 from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import Message, canonical_json
 from perdure.core.usage import CanonicalUsage
@@ -346,6 +347,7 @@ class Transfer:
         system = [self._system_message(conversation.id, prompt)] if prompt else []
         return system + [e.message.to_dict() for e in self._log.originals(conversation.id)]
 
+    @check_arguments(messages=MESSAGES, source=LABEL, title=TEXT)
     def import_messages(
         self, messages: Sequence[AnyMessage], *, source: str = "import", user: AnyUser = OWNER, title: str = ""
     ) -> Session:

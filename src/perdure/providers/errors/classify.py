@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.core.arguments import TOKENS, check_arguments, optional
 from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict
 from perdure.providers.errors.body import ErrorText, parse_error_body, wait_from_headers, wait_from_text
@@ -41,6 +42,7 @@ _BOILERPLATE = re.compile(
 )
 
 
+@check_arguments(request_tokens=optional(TOKENS))
 def classify_error(
     status: int | str | None,
     body: object,

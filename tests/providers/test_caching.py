@@ -85,6 +85,9 @@ def test_a_message_that_cannot_carry_a_mark_hands_it_to_an_earlier_one() -> None
     assert marked_at(apply_cache_control(messages, native_anthropic=True)) == [0, 3, 4, 6]
     odd = [*chat("user", "assistant", "user"), {"role": "assistant", "content": ["not a part"]}]
     assert marked_at(apply_cache_control(odd)) == [0, 1, 2]
+    for blank in (" \n", [{"type": "text", "text": "  "}]):
+        ending = [*chat("user", "assistant", "user"), {"role": "assistant", "content": blank}]
+        assert marked_at(apply_cache_control(ending)) == [0, 1, 2]
 
 
 @pytest.mark.spec("L2")

@@ -178,7 +178,7 @@ Step = Keep | Insert
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class Compaction(MappingAccess):
     """The result of a compaction: the plan, token counts before and after, and messages for the user."""
 
     outcome: CompactionOutcome

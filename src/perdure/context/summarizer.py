@@ -85,7 +85,9 @@ def problem_with(text: str, source: str, *, source_tokens: int, instructions: st
     """
     body = text.strip()
     if len(body) < min(_LEAST_CHARS, 1 + source_tokens):
-        return "the summary is empty"
+        if not body:
+            return "the summary is empty"
+        return "the summariser refused" if _REFUSAL.search(body) else "the summary is too short"
     if _MARKUP.match(body):
         return "the summary is an error page"
     if _is_json_error(body):
@@ -419,11 +421,19 @@ async def _answer_in_time(ask: AnySummarize, prompt: str, max_tokens: int, timeo
 def _as_summary(answer: object) -> Summary | SummaryFailure:
     if isinstance(answer, SummaryFailure):
         return answer
+    if answer is None or isinstance(answer, str):
+        answer = Summary(answer or "")
     if not isinstance(answer, Summary):
-        answer = Summary(answer if isinstance(answer, str) else "")
+        return SummaryFailure(f"summarize must return text, not {_type_label(answer)}")
     usage = answer.usage if isinstance(answer.usage, CanonicalUsage) else CanonicalUsage(reported=False)
     # Lone surrogates cannot be encoded.
     return Summary(redact(clean(str(answer.text))), clean(str(answer.model)), usage, answer.cost_usd)
+
+
+def _type_label(answer: object) -> str:
+    """Return the type of a value that is no text, and where the text of a message is."""
+    has_text = isinstance(getattr(answer, "content", None), str)
+    return f"{type(answer).__name__}{': return its .content' if has_text else ''}"
 
 
 def _truncate_blocks(transcript: Transcript, room: int) -> Transcript:

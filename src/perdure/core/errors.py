@@ -30,6 +30,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perdure.core.datastructures import MappingAccess
+
 ErrorKind = Literal[
     "prompt_too_long",
     "output_cap",
@@ -44,7 +46,7 @@ ErrorKind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorVerdict:
+class ErrorVerdict(MappingAccess):
     """The classification of a provider's error response: its kind, and any limits it states."""
 
     kind: ErrorKind

@@ -79,11 +79,18 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 
 def as_mapping(raw: object) -> Mapping[str, Any]:
-    """Return the fields of a dict, an SDK object or any object with attributes."""
+    """Return the fields of a dict, an SDK object or any object with attributes; none where reading them raises."""
     if isinstance(raw, Mapping):
         return raw
     if raw is None or isinstance(raw, str | bytes | int | float | list | tuple | type):
         return {}
+    try:
+        return _fields_of(raw)
+    except Exception:  # foreign code: attributes of a lazy proxy, of a record without its session
+        return {}
+
+
+def _fields_of(raw: object) -> Mapping[str, Any]:
     # The fields themselves rather than `model_dump`, which warns about values of a wrong type; extra keys included.
     fields = {**getattr(raw, "__dict__", {})}
     extra = getattr(raw, "__pydantic_extra__", None)

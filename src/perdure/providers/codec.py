@@ -521,15 +521,15 @@ def _is_markable(message: Mapping[str, Any], *, native_anthropic: bool) -> bool:
         return native_anthropic
     content = message.get("content")
     if content is None or isinstance(content, str):
-        return True
+        return not content or not content.isspace()
     return isinstance(content, list | tuple) and (not content or _is_markable_part(content[-1]))
 
 
 def _is_markable_part(part: object) -> bool:
-    """Whether a content part may have cache_control: not a thinking block, nor an empty text."""
+    """Whether a content part may have cache_control: not a thinking block, nor a text without words."""
     if not isinstance(part, Mapping) or part.get("type") in ("thinking", "redacted_thinking"):
         return False
-    return part.get("type") != "text" or bool(part.get("text"))
+    return part.get("type") != "text" or bool(str(part.get("text") or "").strip())
 
 
 def _with_cache_control(message: dict[str, Any], control: CacheControl) -> dict[str, Any]:

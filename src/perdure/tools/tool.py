@@ -21,13 +21,18 @@ from perdure.tools.json_schema import SchemaUndecided, schema_problem
 from perdure.tools.return_values import to_json
 
 _VALUE_CHARS = 60
+# So many levels of objects inside a parameter are described.
+_MOST_NESTED = 2
 
 
 class ArgumentModel:
-    """The parameters of a typed function: a JSON schema for the model, and validation of the arguments it sends."""
+    """The parameters of a typed function: a JSON schema for the model, and validation of the arguments it sends.
+
+    Raises ConfigError for a parameter of a type that has no schema.
+    """
 
     def __init__(self, parameters: Mapping[str, tuple[Any, Any, str]], *, missing: object) -> None:
-        from pydantic import ConfigDict, Field, create_model  # slow to import, and only needed with tools
+        from pydantic import Field  # slow to import, and only needed with tools
 
         self._names = list(parameters)
         fields: dict[str, Any] = {}
@@ -40,10 +45,8 @@ class ArgumentModel:
             )
             # Fields are numbered: a parameter may be named `schema` or `copy`, which a model reserves.
             fields[f"a{i}"] = (hint, expected)
-        self._model = create_model(
-            "arguments", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
-        )
-        self.schema: dict[str, Any] = _without_titles(self._model.model_json_schema(by_alias=True))
+        self._model, schema = _model_and_schema(fields)
+        self.schema: dict[str, Any] = _without_titles(schema)
 
     def validate(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values to call the handler with. Raises ToolError naming the argument and its expected type."""
@@ -69,6 +72,27 @@ class ArgumentModel:
             else:
                 problems.append(f"`{where}`: {_lower_first(e['msg'])}, but got {_shorten(e['input'])}")
         return f"bad arguments for {tool_name}: {'; '.join(problems)}. It takes: {describe_schema(self.schema)}"
+
+
+def _model_and_schema(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a pydantic model of these fields and its schema. Raises ConfigError, which names the wrong field."""
+    from pydantic import ConfigDict, PydanticUserError, create_model
+
+    try:
+        config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+        model: Any = create_model("arguments", __config__=config, **fields)
+        return model, model.model_json_schema(by_alias=True)
+    except PydanticUserError as error:
+        if len(fields) > 1:
+            for name, definition in fields.items():
+                _model_and_schema({name: definition})
+        hint, field = next(iter(fields.values()))
+        type_name = getattr(hint, "__name__", None) if isinstance(hint, type) else None
+        is_typed_dict = "typing_extensions.TypedDict" in str(error)
+        instead = "typing_extensions.TypedDict" if is_typed_dict else "str, int, list, dict, a dataclass or an Enum"
+        raise ConfigError(
+            f"parameter {field.alias!r} is of a type that a model cannot fill in ({type_name or hint}): write {instead}"
+        ) from None
 
 
 def validate_arguments(tool_name: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,13 +122,17 @@ def validate_arguments(tool_name: str, schema: Mapping[str, Any], arguments: Map
 
 def describe_schema(schema: Mapping[str, Any]) -> str:
     """Format the parameters on one line: `path: string, offset: integer = 1`."""
+    return ", ".join(_describe_properties(schema, schema.get("$defs"), depth=_MOST_NESTED)) or "nothing"
+
+
+def _describe_properties(schema: Mapping[str, Any], definitions: object, *, depth: int) -> list[str]:
     required = set(schema.get("required") or ())
     out = []
     for name, rule in (schema.get("properties") or {}).items():
         rule = rule if isinstance(rule, Mapping) else {}
         default = "" if name in required else f" = {json.dumps(rule.get('default'), ensure_ascii=False)}"
-        out.append(f"{name}: {type_label(rule)}{default}")
-    return ", ".join(out) or "nothing"
+        out.append(f"{name}: {type_label(rule, definitions, depth=depth)}{default}")
+    return out
 
 
 _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
@@ -128,15 +156,31 @@ def _matches_type(value: Any, expected: Any) -> bool:
     return any(isinstance(value, types) for types in accepted)
 
 
-def type_label(rule: Mapping[str, Any]) -> str:
-    """Return the type of a parameter, or its values where only some are allowed."""
+def type_label(rule: Mapping[str, Any], definitions: object = None, *, depth: int = 0) -> str:
+    """Return the type of a parameter, its values where only some are allowed, or what an object is made of.
+
+    `definitions` are the `$defs` of the schema; objects are described `depth` levels deep.
+    """
+    rule = _resolve_reference(rule, definitions)
     if isinstance(rule.get("enum"), list):
         return "one of " + ", ".join(json.dumps(v, ensure_ascii=False) for v in rule["enum"])
+    if "const" in rule:
+        return json.dumps(rule["const"], ensure_ascii=False)
     options = rule.get("anyOf")
     if isinstance(options, list):
-        return " or ".join(type_label(o) for o in options if isinstance(o, Mapping))
+        return " or ".join(type_label(o, definitions, depth=depth) for o in options if isinstance(o, Mapping))
     expected = rule.get("type", "any value")
-    return " or ".join(expected) if isinstance(expected, list) else str(expected)
+    label = " or ".join(expected) if isinstance(expected, list) else str(expected)
+    if depth and expected == "object" and (inside := _describe_properties(rule, definitions, depth=depth - 1)):
+        return f"object {{{', '.join(inside)}}}"
+    return label
+
+
+def _resolve_reference(rule: Mapping[str, Any], definitions: object) -> Mapping[str, Any]:
+    """Return the definition that a rule refers to, where it does; one step, since a chain may be a circle."""
+    name = str(rule.get("$ref", "")).removeprefix("#/$defs/")
+    definition = definitions.get(name) if isinstance(definitions, Mapping) else None
+    return definition if isinstance(definition, Mapping) else rule
 
 
 def _parse_json_strings(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -336,7 +380,11 @@ def _inspect_function(function: Callable[..., Any], *, is_method: bool = False) 
             raise ValueError(f"{function.__name__}: parameter {p.name!r} must be an ordinary named parameter")
         else:
             accepted[p.name] = (hints.get(p.name, Any), p.default, notes.get(p.name, ""))
-    return _FunctionSpec(about, ArgumentModel(accepted, missing=inspect.Parameter.empty), context_parameter)
+    try:
+        arguments = ArgumentModel(accepted, missing=inspect.Parameter.empty)
+    except ConfigError as error:
+        raise ConfigError(f"tool {function.__name__!r}: {error}") from None
+    return _FunctionSpec(about, arguments, context_parameter)
 
 
 def tool(**claims: Any) -> Callable[[Callable[..., Any]], Tool]:

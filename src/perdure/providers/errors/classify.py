@@ -66,10 +66,20 @@ def classify_error(
         return verdict
     # A date needs a reference time; the response's own Date header is used first.
     now = now_s if now_s is not None else time.time()
-    wait = wait_from_headers(headers, now_s=now)
+    wait = wait_from_headers(headers if headers is not None else _headers_of(body), now_s=now)
     wait = wait if wait is not None else error_text.wait_s
     wait = wait if wait is not None else wait_from_text(error_text.text)
     return ErrorVerdict(verdict.kind, verdict.message, status, retry_after_s=wait)
+
+
+def _headers_of(body: object) -> object:
+    """Return the response headers of an exception of an HTTP client or SDK; None for anything else."""
+    if not isinstance(body, BaseException):
+        return None
+    try:
+        return getattr(getattr(body, "response", None), "headers", None)
+    except Exception:  # foreign code
+        return None
 
 
 def _as_status(raw: object) -> int | None:

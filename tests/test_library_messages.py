@@ -17,7 +17,8 @@ from openai.types.chat import ChatCompletionMessage
 
 import perdure
 from perdure import Agent
-from perdure.testing.simulator import Call, Say, Simulator
+from perdure.agent.context_usage import Composition, describe_fixed_oversize
+from perdure.testing.simulator import Call, Fail, Say, Simulator, strict
 
 WORK = [
     {"role": "user" if i % 2 == 0 else "assistant", "content": f"step {i}: module_{i}.py has port={3000 + i}. " * 6}
@@ -161,3 +162,89 @@ def test_the_wait_of_an_sdk_exception_is_read_from_its_response() -> None:
     error = openai.RateLimitError("Rate limit", response=response, body=None)
     assert perdure.classify_error(None, error).retry_after_s == 7.0
     assert perdure.classify_error(None, error, headers={"retry-after": "2"}).retry_after_s == 2.0
+
+
+# -- services --------------------------------------------------------------------------------------------------------
+
+
+def test_the_refused_key_of_a_client_is_the_clients(tmp_path: Path) -> None:
+    with Simulator(strict(), script=[Fail("openai_bad_key")] * 2) as sim:
+        client = openai.OpenAI(base_url=sim.base_url, api_key="k1")
+        with (
+            Agent("m", client=client, home=tmp_path, settings={}, tools=()) as one,
+            pytest.raises(perdure.TurnFailed) as failure,
+        ):
+            one.chat("x")
+        assert sim.requests[0].headers["authorization"] == "Bearer k1"
+    assert "that of the client handed in with client=" in str(failure.value)
+    for advice_for_others in ("No key was sent", "api_key=", "credentials.command"):
+        assert advice_for_others not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"base_url": "http://127.0.0.1:9/v1"}, "base_url="),
+        ({"api_key": "other"}, "api_key="),
+        ({"provider": "anthropic", "api_key": "other"}, "provider=, api_key="),
+    ],
+)
+def test_arguments_that_a_client_makes_ineffective_are_refused(
+    tmp_path: Path, options: dict[str, Any], names: str
+) -> None:
+    client = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="k1")
+    with pytest.raises(perdure.ConfigError, match=f"leave out {names}, or client="):
+        Agent("m", client=client, store=tmp_path / "perdure.db", **options)
+    assert not (tmp_path / "perdure.db").exists()
+    Agent("m", "openai", client=client, home=tmp_path, settings={}).close()
+
+
+@pytest.mark.parametrize("address", ["nonsense", "ftp://host/v1", "http://", "http://h\0/v1", "http://a b/v1", "://"])
+def test_a_base_url_that_is_no_address_is_refused_at_once(tmp_path: Path, address: str) -> None:
+    with (
+        Simulator() as sim,
+        pytest.raises(perdure.ConfigError, match=r"is no http\(s\) address: it looks like https://"),
+    ):
+        agent(sim, tmp_path, base_url=address)
+    assert not (tmp_path / "perdure.db").exists()
+
+
+def test_a_password_in_a_wrong_base_url_is_not_repeated(tmp_path: Path) -> None:
+    with Simulator() as sim, pytest.raises(perdure.ConfigError, match="ftp://host/v1") as error:
+        agent(sim, tmp_path, base_url="ftp://ann:secret@host/v1")
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(("provider", "nearest"), [("antropic", "anthropic"), ("mycorp", None), ("openai", None)])
+def test_a_misspelt_provider_with_an_address_is_warned_of(tmp_path: Path, provider: str, nearest: str | None) -> None:
+    with Simulator() as sim, agent(sim, tmp_path, provider=provider) as one:
+        text = "".join(one.warnings)
+        assert (f"provider {provider!r} is not known" in text) == (nearest is not None)
+        assert nearest is None or f"did you mean {nearest!r}?" in text
+
+
+def test_a_system_prompt_larger_than_the_window_is_named_instead_of_the_message(tmp_path: Path) -> None:
+    prompt = "rule " * 20_000
+    with (
+        Simulator(strict(), window=8_000) as sim,
+        agent(sim, tmp_path, system_prompt=prompt) as one,
+        pytest.raises(perdure.TurnFailed, match="The system prompt alone does not fit the model's window"),
+    ):
+        one.chat("x")
+
+
+@pytest.mark.parametrize(
+    ("words", "window", "advice"),
+    [
+        (9_000, 8_000, "The system prompt alone does not fit"),
+        (5_000, 8_000, "System prompt and tools alone do not fit"),
+        (5_000, 200_000, ""),
+        (9_000, None, ""),
+    ],
+)
+def test_the_parts_that_no_compaction_can_shorten_are_named(words: int, window: int | None, advice: str) -> None:
+    composition = Composition()
+    tool = {"type": "function", "function": {"name": "note", "description": "word " * 5_000, "parameters": {}}}
+    composition.set_fixed(system=("rule " * words,), tools=[tool])
+    text = describe_fixed_oversize(composition, window)
+    assert text.startswith(advice) if advice else text == ""

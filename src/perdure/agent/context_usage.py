@@ -171,6 +171,17 @@ def describe_oversize(message: Message, usage: ContextUsage, deps: AgentDeps) ->
     )
 
 
+def describe_fixed_oversize(composition: Composition, window: int | None) -> str:
+    """Return what to do where the system prompt, or it and the tools, exceed the window; "" where they do not."""
+    parts = composition.as_dict()
+    prompt, larger = parts["system"] + parts["memory"], "or choose a model with a larger window with /model."
+    if window is None or prompt + parts["tools"] <= window:
+        return ""
+    if prompt > window:
+        return f"The system prompt alone does not fit the model's window: shorten it, {larger}"
+    return f"System prompt and tools alone do not fit the model's window: shorten it, offer fewer tools, {larger}"
+
+
 async def usage_before_first_message(deps: AgentDeps, system_prompt: str | None) -> ContextUsage:
     """Return the context usage of a conversation's first request (system prompt and tools), without creating it."""
     endpoint = deps.routes.endpoint

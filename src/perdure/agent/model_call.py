@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from perdure.agent.compaction import CompactionGate, compact
-from perdure.agent.context_usage import context_window
+from perdure.agent.context_usage import context_window, describe_fixed_oversize
 from perdure.agent.deps import AgentDeps
 from perdure.agent.model_request import DESCRIBED, NOT_DESCRIBED, build_request
 from perdure.agent.session import LiveSession
@@ -145,6 +145,7 @@ def advice(
     is_unattended: bool = False,
     has_partial_reply: bool = False,
     has_fallbacks: bool = False,
+    fixed_oversize: str = "",
 ) -> str:
     """Build the final error message: what happened, what was tried, what to do next."""
     tried, count = "", attempts.compactions
@@ -155,7 +156,7 @@ def advice(
     text = verdict.message.strip().rstrip(".")
     what_next = TOO_MANY_IMAGES if verdict.image_limit is not None else ADVICE[verdict.kind]
     if attempts.is_nothing_left and verdict.image_limit is None:
-        what_next = ENGINE_FAILED if attempts.engine_error else NEWEST_TOO_LARGE
+        what_next = ENGINE_FAILED if attempts.engine_error else fixed_oversize or NEWEST_TOO_LARGE
     if is_unattended:
         what_next = UNATTENDED_ADVICE.get(verdict.kind, what_next)
     elif verdict.kind == "bad_request" and verdict.status == 404:  # its text says what to check
@@ -433,6 +434,7 @@ class ModelCaller:
                 is_unattended=self._live.options.unattended is not None,
                 has_partial_reply=bool(failure.partial_text.strip()),
                 has_fallbacks=len(self._deps.routes.route.endpoints) > 1,
+                fixed_oversize=describe_fixed_oversize(self._live.composition, self._window_tokens),
             )
             raise ProviderError(
                 ErrorVerdict(verdict.kind, message, verdict.status, verdict.context_limit), failure.where

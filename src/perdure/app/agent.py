@@ -30,7 +30,7 @@ from perdure.core.arguments import (
     with_description,
 )
 from perdure.core.concurrency import run_foreign
-from perdure.core.errors import InvalidMessage, PerdureError
+from perdure.core.errors import ConfigError, InvalidMessage, PerdureError
 from perdure.core.ports import Approver, Asker, Memory, RecallProvider
 from perdure.core.visibility import OWNER, User
 
@@ -87,6 +87,19 @@ _MODEL_OR_ROUTE = ArgumentKind(
 )
 
 
+def _check_client(arguments: Mapping[str, Any]) -> None:
+    """Raise ConfigError for arguments that an SDK client makes ineffective, rather than ignore them."""
+    from perdure.providers.sdk_client import sdk_package
+
+    package = sdk_package(arguments["client"])
+    ineffective = [name for name in ("base_url", "api_key") if arguments.get(name) is not None]
+    if arguments.get("provider") not in (None, package):
+        ineffective.insert(0, "provider")
+    if ineffective:
+        names = ", ".join(f"{name}=" for name in ineffective)
+        raise ConfigError(f"client= brings its own service, address and key: leave out {names}, or client=")
+
+
 def _check_arguments(init: Callable[P, None]) -> Callable[P, None]:
     """Decorate an `__init__`: wrong kinds, names that do not exist and excess positions raise what to write instead."""
     parameters = inspect.signature(init).parameters.values()
@@ -105,7 +118,10 @@ def _check_arguments(init: Callable[P, None]) -> Callable[P, None]:
         if excess > 0:
             by_position, by_name = ", ".join(accepted[1:]), ", ".join(f"{name}=…" for name in keywords[:excess])
             raise TypeError(f"only {by_position} may be passed by position; write Agent({by_position}, {by_name})")
-        require_all(_ARGUMENTS, {**dict(zip(accepted, args, strict=False)), **kwargs})
+        arguments = {**dict(zip(accepted, args, strict=False)), **kwargs}
+        require_all(_ARGUMENTS, arguments)
+        if arguments.get("client") is not None:
+            _check_client(arguments)
         init(*args, **kwargs)
 
     return check_and_init

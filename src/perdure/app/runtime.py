@@ -434,15 +434,16 @@ class Shared:
         self.run_blocking = run_blocking
         self.clock: Clock = clock or SystemClock()
         self.ids = TimeIds(self.clock)
-        self._hold = hold_store(store, settings, home)
-        self.store = self._hold.store
-        # Release the store when the agent is garbage-collected unclosed.
-        weakref.finalize(self, self._hold.release)
+        # Resolved first: an address or provider that is wrong is refused before a store is opened.
         self.route = (
             route_of_client(client, settings, api_mode)
             if client is not None
             else route_of(settings, api_key=api_key, api_mode=api_mode)
         )
+        self._hold = hold_store(store, settings, home)
+        self.store = self._hold.store
+        # Release the store when the agent is garbage-collected unclosed.
+        weakref.finalize(self, self._hold.release)
         self.transport = Transport(
             client=SdkTransport(client) if client is not None else http_client,
             timeouts=Timeouts(**settings.timeouts.model_dump()),

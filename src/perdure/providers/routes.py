@@ -9,6 +9,7 @@ request, and the only process started is the user's own `credentials.command`.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from perdure.config.settings import RouteSettings, Settings
 
 
+# User and password in a URL.
+_PASSWORD = re.compile(r"//[^/@]*@")
 # The value of an environment variable, or None: `config.api_keys.api_key_for`, or a test's own.
 KeyLookup = Callable[[str], str | None]
 
@@ -215,8 +218,11 @@ def describe_unknown_provider(name: str) -> str:
 
 
 def unknown_providers(settings: Settings) -> list[str]:
-    """Return a warning for each auxiliary task whose settings name a provider that does not exist."""
-    warnings = []
+    """Return a warning for each setting that names a provider that does not exist.
+
+    With an address of its own any name will do, so that only one like a known one is warned of.
+    """
+    warnings = _misspelt_provider(settings.model.provider) if settings.model.base_url else []
     for task in type(settings.auxiliary).model_fields:
         job: AuxiliaryTaskSettings = getattr(settings.auxiliary, task)
         first = [] if job.provider in ("auto", "main") else [("provider", job.provider, job.base_url)]
@@ -224,6 +230,13 @@ def unknown_providers(settings: Settings) -> list[str]:
             if not base_url and find_provider(provider) is None:
                 warnings.append(f"auxiliary.{task}.{key}: {describe_unknown_provider(provider)}")
     return warnings
+
+
+def _misspelt_provider(name: str | None) -> list[str]:
+    near = get_close_matches(name, [s.name for s in PROVIDERS], n=1, cutoff=0.8) if name else []
+    if not near or find_provider(name) is not None:
+        return []
+    return [f"provider {name!r} is not known: base_url is called as a custom service; did you mean {near[0]!r}?"]
 
 
 def endpoint_for(
@@ -242,6 +255,8 @@ def endpoint_for(
     row = find_provider(provider)
     variable: str | None = None
     url = base_url or ""
+    if url and not _is_address(url):
+        raise ConfigError(f"base_url {_PASSWORD.sub('//', url)!r} is no http(s) address: it looks like https://host/v1")
     if not url and row is not None:
         url, variable = address_of(row, lookup)
     if not url:
@@ -260,6 +275,10 @@ def endpoint_for(
         address_variable=variable,
         is_default_address=not base_url and variable is None,
     )
+
+
+def _is_address(url: str) -> bool:
+    return origin_of(url) is not None and url.isprintable() and " " not in url
 
 
 def _key_at(base_url: str, lookup: KeyLookup) -> str | None:

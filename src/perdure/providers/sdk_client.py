@@ -51,7 +51,8 @@ def mode_of(client: object, api_mode: ApiMode | None = None) -> ApiMode:
 def endpoint_of(client: Any, model: str, api_mode: ApiMode | None = None) -> Endpoint:
     """Build an endpoint with the client's address; the key stays in the client."""
     package = sdk_package(client)
-    return Endpoint(package, str(getattr(client, "base_url", "")), mode_of(client, api_mode), model)
+    address = str(getattr(client, "base_url", ""))
+    return Endpoint(package, address, mode_of(client, api_mode), model, is_of_client=True)
 
 
 class SdkTransport:

@@ -162,10 +162,14 @@ class Endpoint:
     address_variable: str | None = field(default=None, compare=False)
     # Whether the address is the provider's own, not one that was configured.
     is_default_address: bool = field(default=False, compare=False)
+    # Whether an SDK client of the caller's has the address and the key.
+    is_of_client: bool = field(default=False, compare=False)
 
     @property
     def address_name(self) -> str:
-        """The source of the address, to check if it is wrong: a variable, a setting, or the provider's default."""
+        """The source of the address, to check if it is wrong: a client, a variable, a setting, or the default."""
+        if self.is_of_client:
+            return "the base_url of the client"
         if self.address_variable is not None:
             return f"the variable {self.address_variable}"
         return "the address" if self.is_default_address else "`model.base_url`"

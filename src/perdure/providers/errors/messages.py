@@ -52,6 +52,8 @@ class EndpointLabel:
     address_name: str
     # The API key, removed from quoted text.
     secret: str = field(default="", repr=False)
+    # Whether the caller's SDK client has the key.
+    is_of_client: bool = False
 
     @classmethod
     def of(cls, endpoint: Endpoint) -> EndpointLabel:
@@ -61,7 +63,14 @@ class EndpointLabel:
         models_path = "/v1/models" if endpoint.api_mode == "anthropic_messages" else "/models"
         models_url = url_of(base_url, models_path)
         return cls(
-            host, base_url, endpoint.model, endpoint.provider, models_url, endpoint.address_name, endpoint.api_key or ""
+            host,
+            base_url,
+            endpoint.model,
+            endpoint.provider,
+            models_url,
+            endpoint.address_name,
+            endpoint.api_key or "",
+            endpoint.is_of_client,
         )
 
     def quote(self, text: str) -> str:
@@ -88,7 +97,9 @@ def refusal_error(label: EndpointLabel, verdict: ErrorVerdict, *, partial: str =
     quoted = label.quote(verdict.message) or "no reason given"
     code = f" ({verdict.status})" if verdict.status else ""
     line = f"{_summary(label, verdict)}{code}: {quoted.rstrip('.')}.{_hint(label, verdict)}"
-    return ProviderError(replace(verdict, message=line), label.host, partial_text=partial)
+    # The client's own key: no command prints another one.
+    remedy = "" if label.is_of_client and verdict.kind == "auth" else verdict.remedy
+    return ProviderError(replace(verdict, message=line, remedy=remedy), label.host, partial_text=partial)
 
 
 def network_error(label: EndpointLabel, error: BaseException, *, partial: str = "") -> ProviderError:
@@ -188,6 +199,8 @@ def _hint(label: EndpointLabel, verdict: ErrorVerdict) -> str:
 
 
 def _key_hint(label: EndpointLabel) -> str:
+    if label.is_of_client:
+        return " It is that of the client handed in with client=: make another client with a key that is valid."
     login = f"`perdure login {login_target(label.provider, label.base_url)}`"
     if not label.secret:
         return f" No key was sent: {login} stores one."

@@ -145,6 +145,16 @@ def test_a_conversation_is_chosen_from_a_menu_by_title_and_time(
         chat.see("Resumed", "The port is 54321.", more)
 
 
+def test_two_compactions_with_nothing_between_them_are_one_line(home: Path) -> None:
+    home.mkdir()
+    with open_store(home / "perdure.db") as store:
+        session = store.create()
+        store.append(session.id, [m for n in range(6) for m in (user(f"q{n}"), assistant(f"a{n}"))])
+        compacted(store, session.id)
+        compacted(store, store.get_compression_tip(session.id))
+    assert shown(home, session.id).count("compacted here") == 1
+
+
 def test_a_compaction_that_was_taken_back_is_marked_as_such(home: Path) -> None:
     home.mkdir()
     with open_store(home / "perdure.db") as store:

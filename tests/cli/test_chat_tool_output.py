@@ -102,11 +102,11 @@ def test_the_key_pressed_again_unfolds_the_output_before(monkeypatch: pytest.Mon
         _finished("terminal", "[exit 0]\nall of one", command="one"),
         _finished("terminal", "[exit 0]", command="two"),
     )
-    newest = "terminal two: no output\n(Ctrl-O again: terminal one)"
-    assert [transcript.unfold() for _ in range(4)] == [
+    newest = ["terminal two: no output", "(Ctrl-O again: terminal one)"]
+    assert [transcript.unfold_lines(80) for _ in range(4)] == [
         newest,
-        "terminal one\nall of one",
-        "No earlier output is kept; Ctrl-O begins with the newest again.",
+        ["terminal one", "all of one"],
+        ["No earlier output is kept; Ctrl-O begins with the newest again."],
         newest,
     ]
     transcript.show(_finished("terminal", "[exit 0]\n3", command="three"))
@@ -114,6 +114,18 @@ def test_the_key_pressed_again_unfolds_the_output_before(monkeypatch: pytest.Mon
     monkeypatch.setattr("perdure.cli.chat.transcript._STEP_BACK_S", 0.0)
     assert transcript.unfold().startswith("terminal two")
     assert transcript.unfold().startswith("terminal three")
+
+
+def test_a_pager_names_the_key_that_leaves_it_before_the_key_for_the_output_before() -> None:
+    long = "\n".join(f"line {n}" for n in range(30))
+    _, transcript = _shown(
+        _finished("terminal", "[exit 0]\nall of one", command="one"), _finished("terminal", f"[exit 0]\n{long}")
+    )
+    assert transcript.unfold_lines(80, paged_from=20)[-1] == "(after q, Ctrl-O shows terminal one)"
+    transcript.remember([])
+    transcript.show(_finished("terminal", "[exit 0]\nall of one", command="one"))
+    transcript.show(_finished("terminal", f"[exit 0]\n{long}"))
+    assert transcript.unfold_lines(80)[-1] == "(Ctrl-O again: terminal one)"
 
 
 def _edited(folder: Path, name: str, **arguments: str) -> ToolFinished:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.cli.style import fit_lines
 from perdure.commands.command import CommandResult
 from perdure.commands.registry import all_commands
 from perdure.core.errors import NotFound
@@ -129,7 +131,7 @@ def test_every_undo_says_what_can_be_undone_next(project: Open) -> None:
             chat.ask(question)
         first = chat.do("/undo files").text
         assert "“write a” changed" in first
-        assert "/undo files 3 puts that back, too." in first
+        assert "`/undo files 3` puts that back, too." in first
         again = chat.do("/undo files").text
         assert "/undo files 3" in again, "repeated, it points at the turn before"
         last = chat.do("/undo files 3").text
@@ -277,7 +279,24 @@ def test_undo_names_the_earlier_turn_that_changed_files_as_it_was_typed(project:
         chat.ask("only talk")
         text = chat.do("/undo files").text
         assert text.startswith("No file was changed in the last turn.\n“write a” changed ")
-        assert text.endswith("a.py: /undo files 2 puts that back.")
+        assert text.endswith("a.py: `/undo files 2` puts that back.")
+
+
+def test_a_command_of_the_users_shell_is_no_part_of_what_a_question_is_named_by(project: Open) -> None:
+    with project("One.", "Two.") as chat:
+        shell = "<user-shell>\nThe user ran this command in their own shell.\n$ ls\n[exit 0]\n</user-shell>"
+        # No question and no request in the words of a request.
+        parts = [{"type": "text", "text": "change the farewell as well"}, {"type": "text", "text": shell}]
+        chat.surface.agent.run_conversation({"role": "user", "content": parts})
+        assert "“change the farewell as well”" in chat.do("/undo").text
+        assert "user-shell" not in chat.do("/sessions").text
+
+
+def test_a_command_in_a_message_stays_whole_in_a_narrow_window(project: Open) -> None:
+    with project("One.", "Two.") as chat:
+        chat.ask("write a greeting and a farewell")
+        rows = list(fit_lines(chat.do("/retry").text.split("\n"), 60))
+        assert any(re.search(r"`/resume c_\w+`", row) for row in rows)
 
 
 def test_the_hint_to_the_conversation_before_has_a_row_of_its_own(project: Open) -> None:
@@ -307,7 +326,7 @@ def test_files_that_are_back_already_are_not_offered_again(project: Open) -> Non
         again = chat.do("/undo files").text
         assert "puts that back" not in again
         (chat.folder / "a.py").write_text("1")
-        assert "/undo files 3 puts that back." in chat.do("/undo files").text
+        assert "`/undo files 3` puts that back." in chat.do("/undo files").text
 
 
 def test_the_model_reads_which_files_were_put_back(project: Open) -> None:

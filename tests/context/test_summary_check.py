@@ -61,6 +61,12 @@ def test_an_answer_without_filled_sections_is_no_summary(name: str) -> None:
     assert problem(NO_SUMMARIES[name])
 
 
+@pytest.mark.spec("F4")
+def test_a_reply_of_a_few_words_is_quoted_and_not_called_empty() -> None:
+    assert problem("Understood,\n  done.") == "the summary is only “Understood, done.”"
+    assert problem(" \n") == "the summary is empty"
+
+
 @pytest.mark.spec("F4", "E1")
 @pytest.mark.parametrize("name", SUMMARIES)
 def test_notes_are_known_in_whatever_form_models_write_them(name: str) -> None:

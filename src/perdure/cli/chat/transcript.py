@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from perdure.agent.callbacks import status_line as status_text
 from perdure.cli.chat.activity import (
@@ -119,7 +119,8 @@ class ChatTranscript:
         self._outputs: deque[tuple[str, str, str]] = deque(maxlen=_KEPT_OUTPUTS)
         # Which of them the key shows next, and until when; later it is the newest again.
         self._next_output, self._steps_back_until_s = 0, float("-inf")
-        self.unfolded_address = ""
+        # What the last `unfold` returned: its address, "" where it is not stored, and the name of the output before it.
+        self.unfolded_address = self.earlier_output = ""
         self._blocks = Blocks()
         self._unseen = ""
         self._has_gap = False
@@ -218,7 +219,7 @@ class ChatTranscript:
 
         Of a stored output it has both ends, and `unfolded_address` is where all of it is.
         """
-        self.unfolded_address = ""
+        self.unfolded_address = self.earlier_output = ""
         if not self._outputs:
             return "No tool has run in this conversation yet."
         now_s = time.monotonic()
@@ -229,8 +230,8 @@ class ChatTranscript:
             return "No earlier output is kept; Ctrl-O begins with the newest again."
         name, text, self.unfolded_address = self._outputs[n]
         whole = f"{name}\n{text}" if text else f"{name}: no output"
-        before = self._outputs[n + 1][0] if n + 1 < len(self._outputs) else ""
-        return f"{whole}\n(Ctrl-O again: {before})" if before else whole
+        self.earlier_output = self._outputs[n + 1][0] if n + 1 < len(self._outputs) else ""
+        return whole
 
     def remember(self, results: Iterable[ToolFinished]) -> None:
         """Keep the outputs of a resumed conversation, oldest first, instead of those of the one before."""
@@ -248,12 +249,20 @@ class ChatTranscript:
 
         return start
 
-    def unfold_lines(self, width: int) -> Iterator[str]:
-        """Yield what `unfold` returns in rows of a width; the lines of a diff in its colours."""
+    def unfold_lines(self, width: int, *, paged_from: int | None = None) -> list[str]:
+        """Return what `unfold` does in rows of a width, with a diff in its colours, and what the key shows next.
+
+        From `paged_from` rows on they are read in a pager, which takes the keys until it is left.
+        """
         lines = safe(self.unfold()).split("\n")
         start = next((n for n, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
-        yield from wrap_lines(lines[:start], width)
-        yield from paint_diff(lines[start:], width, self._ink)
+        rows = [*wrap_lines(lines[:start], width), *paint_diff(lines[start:], width, self._ink)]
+        if not self.earlier_output:
+            return rows
+        in_pager = list(wrap_lines([f"(after q, Ctrl-O shows {self.earlier_output})"], width))
+        if paged_from is not None and len(rows) + len(in_pager) >= paged_from:
+            return [*rows, *in_pager]
+        return [*rows, *wrap_lines([f"(Ctrl-O again: {self.earlier_output})"], width)]
 
     # -- the live part -----------------------------------------------------------------------------------------------
 

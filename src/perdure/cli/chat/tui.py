@@ -347,7 +347,7 @@ class ChatApp:
         if self._panel is not None:
             self._view_question(self._panel)
             return
-        lines = list(self._transcript.unfold_lines(self._box.width - 2))
+        lines = self._transcript.unfold_lines(self._box.width - 2, paged_from=self._paged_from)
         if self._transcript.unfolded_address:
             command = f"/expand {self._transcript.unfolded_address}"
             (self._answer_at_once if self._is_working else self._send)(Line(command, command))
@@ -545,9 +545,17 @@ class ChatApp:
                 self._flash(_LEAVE_HINT, self._leave_until_s - self._clock_s())
         self._box.redraw()
 
+    @property
+    def _paged_from(self) -> int | None:
+        """The rows from which on a text is read in the pager; None where there is no pager."""
+        from perdure.config.env import pager
+
+        return self._box.rows - 4 if pager() is not None else None
+
     def _view(self, text: str) -> bool:
         """Open a long text in the pager; False where it fits the screen, or there is no pager."""
-        return text.count("\n") >= self._box.rows - 4 and self._open_pager(text)
+        least = self._paged_from
+        return least is not None and text.count("\n") >= least and self._open_pager(text)
 
     def _open_pager(self, text: str) -> bool:
         from perdure.config.env import pager

@@ -45,7 +45,7 @@ def agent(sim: Simulator, folder: Path, **options: Any) -> Agent:
         ({"text": "## Goal"}, "summarize must return text, not dict"),
         (42, "summarize must return text, not int"),
         ("I'm sorry, I can't help.", "the summariser refused"),
-        ("Fine.", "the summary is too short"),
+        ("Fine.", "the summary is only “Fine.”"),
         (None, "the summary is empty"),
         (" \n", "the summary is empty"),
     ],

@@ -87,7 +87,9 @@ def problem_with(text: str, source: str, *, source_tokens: int, instructions: st
     if len(body) < min(_LEAST_CHARS, 1 + source_tokens):
         if not body:
             return "the summary is empty"
-        return "the summariser refused" if _REFUSAL.search(body) else "the summary is too short"
+        if _REFUSAL.search(body):
+            return "the summariser refused"
+        return f"the summary is only “{redact(' '.join(body.split()))}”"
     if _MARKUP.match(body):
         return "the summary is an error page"
     if _is_json_error(body):

@@ -174,7 +174,7 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
     old = surface.store.conversations.get(_here(surface)).id
     files = _describe_files_kept(surface, at)
     _fork(surface, at)
-    asked = f"Asking again in a branch: “{_short(at)}”. /resume {old} goes back.{files}"
+    asked = f"Asking again in a branch: “{_short(at)}”. `/resume {old}` goes back.{files}"
     return CommandResult(asked, then_send=_again(at))
 
 
@@ -256,7 +256,7 @@ def _undo_turns(surface: CommandContext, words: Sequence[str]) -> CommandResult:
         listed = "\n".join(f"  {path}" for path in conflicts)
         return CommandResult(
             f"Nothing was undone: these files were changed since by something else.\n{listed}\n"
-            f"/undo turn {back} overwrite puts them back all the same; /branch {back} goes back without the files.",
+            f"`/undo turn {back} overwrite` puts them back all the same; `/branch {back}` goes back without the files.",
             "warning",
         )
     result = restore_files(changes, checkpoints.content, overwrites=overwrites)
@@ -294,7 +294,7 @@ def _earlier_files(surface: CommandContext, at: Entry, *, too: str) -> Iterator[
             continue
         unrestored = unrestored_paths([c for c in changes if c.seq >= request.seq], checkpoints.content)
         if names := [path for path in dict.fromkeys(own) if path in unrestored]:
-            yield f"“{_short(request)}” changed {_some_names(names)}: /undo files {back} puts that back{too}."
+            yield f"“{_short(request)}” changed {_some_names(names)}: `/undo files {back}` puts that back{too}."
             return
 
 
@@ -337,7 +337,7 @@ def _restore_lines(result: RestoreResult, back: str, *, turns: int, commands: in
     if not lines:
         lines = [f"No file had to be put back: what {_last_turns(turns)} changed is as it was before."]
     if result.changed_since:
-        lines.append(f"/undo files {back} overwrite puts back what was left, too.")
+        lines.append(f"`/undo files {back} overwrite` puts back what was left, too.")
     if commands:
         ran = f"{commands} shell commands" if commands > 1 else "shell command"
         what = f"What the {ran} of {_last_turns(turns)} created, or changed outside this folder,"

@@ -481,6 +481,8 @@ def kind_of(role: Role, content: Content) -> Kind:
 
 
 _MAY_BE_BACKGROUND = ("[", *SUMMARY_OPENINGS)
+# The start of a message part that quotes a command which the user ran in their own shell.
+USER_SHELL = "<user-shell>"
 
 
 def is_background(role: str, text: str) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from perdure.cli.style import safe
 from perdure.commands.format import count
 from perdure.config.env import shell_environment, user_shell
+from perdure.core.messages import USER_SHELL
 from perdure.redaction import redact
 
 # Characters handed to the model, two thirds of them from the end, where results are; lines visible to the user.
@@ -25,10 +26,6 @@ _MAX_LINES = 400
 # Lines visible of the end of an output that is longer.
 _LAST_LINES = 20
 _CHUNK = 65_536
-
-
-# The start of a message part that quotes a user's shell command.
-USER_SHELL = "<user-shell>"
 
 
 @dataclass(frozen=True, slots=True)

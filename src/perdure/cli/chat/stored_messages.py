@@ -9,7 +9,6 @@ from pathlib import Path
 
 from perdure.cli.chat.activity import failure_label, named_call
 from perdure.cli.chat.clipboard import osc52
-from perdure.cli.chat.shell import USER_SHELL
 from perdure.cli.style import Style, fit_lines, safe
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, when
@@ -17,7 +16,7 @@ from perdure.core.display import cut_off_label
 from perdure.core.errors import NotFound, StoreUnavailable
 from perdure.core.events import ToolFinished
 from perdure.core.files import PRIVATE_MODE, replace_file
-from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
+from perdure.core.messages import USER_SHELL, Entry, ImagePart, Message, TextPart, ToolCall
 from perdure.core.rules import find_call
 from perdure.store.records import Span, ToolRun
 from perdure.store.store import SessionStore
@@ -143,10 +142,11 @@ def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style)
     results = _Results(entries, store.timeline.tool_runs(session_id, span))
     in_view = store.history(store.conversations.get(session_id).tip_session_id).entries
     newest = max((e.seq for e in in_view if e.message.kind == "handoff"), default=0)
-    parts = []
+    parts: list[str] = []
     for n, entry in enumerate(entries):
         if entry.message.kind == "handoff":
-            parts.append(f"{ink.dim(_UNDONE if entry.seq > newest else _COMPACTED)}\n")
+            line = f"{ink.dim(_UNDONE if entry.seq > newest else _COMPACTED)}\n"
+            parts += [line] if parts[-1:] != [line] else []  # two in a row with nothing between them
         else:
             parts += _render_entry(entry, results.after(n), width, ink)
     earlier = entries[0].seq - 1 if entries else last

@@ -20,7 +20,7 @@ from perdure.context.user_text.authorship import asks_something, authored_text, 
 from perdure.context.user_text.paste_patterns import RULES_HEADING, TEXT, is_about_work
 from perdure.context.user_text.revocation import changes_something
 from perdure.context.user_text.standing_instructions import is_standing, may_bind, orders_step
-from perdure.core.messages import Message, TextPart, is_background
+from perdure.core.messages import USER_SHELL, Message, TextPart, is_background
 
 # Fewer sentences count as typed.
 _PASSAGE_SENTENCES = 3
@@ -357,7 +357,8 @@ def own_parts(message: Message) -> list[str]:
 
     A client sends attachments as parts of their own, before or after the question.
     """
-    texts = [p for p in _typed_parts(message) if not is_background(message.role, p.text)]
+    typed = (p for p in _typed_parts(message) if not p.text.startswith(USER_SHELL))
+    texts = [p for p in typed if not is_background(message.role, p.text)]
     if len(texts) < 2 or all(p.is_whole_message for p in texts):
         return [p.text for p in texts]
     asking = sorted((p.text for p in texts if not p.is_whole_message and asks_something(p.text)), key=len)[:1]

@@ -12,7 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from perdure.cli.simulate import simulate
 from perdure.core.errors import ConfigError, PerdureError, ProviderError
 from perdure.providers.errors.classify import classify_error
 from perdure.providers.types import ApiMode
@@ -225,3 +227,15 @@ def test_calls_that_share_an_id_stream_their_own_arguments(mode: ApiMode) -> Non
     with Simulator(script=[Say(calls=calls)]) as sim:
         reply = send(sim, mode, request("hi"))
     assert [c.parsed_arguments() for c in reply.message.tool_calls] == [{"path": "a"}, {"path": "b"}]
+
+
+def test_the_example_of_a_script_in_the_help_is_one(tmp_path: Path) -> None:
+    help_text = CliRunner().invoke(simulate, ["--help"], terminal_width=60).output
+    example = help_text[help_text.index("[{") : help_text.index("Options:")]
+    script = tmp_path / "replies.json"
+    script.write_text(example, encoding="utf-8")
+    calls, speaks = load_script(script)
+    assert isinstance(calls, Say)
+    assert calls.calls
+    assert speaks == Say("It is empty.")
+    assert "docs/simulator.md" in help_text

@@ -33,11 +33,20 @@ def simulate(
     It speaks Chat Completions, Responses and Anthropic Messages, refuses what the real services refuse, counts every
     token, keeps a prefix cache, and answers from a script. Stops with Ctrl-C.
 
+    A script is a JSON list; each request takes its next step. A step is a text, or an object that calls tools, fails or
+    drops the connection: docs/simulator.md lists the fields.
+
     \b
     Examples:
       perdure simulate --port 8089
       perdure simulate --port 8089 --window 8000 --script replies.json
       curl http://127.0.0.1:8089/simulator/report
+
+    \b
+    A script of two steps, one that calls a tool and one that speaks:
+      [{"say": "Reading.", "calls": [
+          {"name": "read_file", "arguments": {"path": "a.txt"}}]},
+       "It is empty."]
     """
     from perdure.testing.simulator import Rules, Simulator, load_script, strict
 

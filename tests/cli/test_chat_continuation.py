@@ -121,28 +121,30 @@ def test_an_address_with_a_password_is_not_stored(folders: tuple[Path, Path]) ->
         surface.store.close()
 
 
-def test_a_chat_of_another_folder_is_gone_on_with_after_saying_so_and_never_by_a_question(
-    folders: tuple[Path, Path],
-) -> None:
+def test_a_folder_without_a_chat_begins_one_and_names_the_newest_of_the_others(folders: tuple[Path, Path]) -> None:
     one, two = folders
     with Simulator() as sim:
         flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
         first = talk(flags, "the first project")
         os.chdir(two)
         resumed = find_resumption({}, None, is_continued=True)
-        assert resumed.session_id == first
-        assert resumed.notes == (
-            f"No chat was in this folder yet: this is the newest one, of {one}. Tools work in {two}; /new begins"
-            " another chat.",
+        assert resumed.session_id is None
+        note = (
+            f"No chat was in this folder yet: this is a new one. `/resume {first}` goes on with the newest, of {one}."
         )
+        assert resumed.notes == (note,)
+        opened = ChatCommandContext(flags, session_id=resumed.session_id, notes=resumed.notes)
+        assert note in list(ChatController(opened, lambda text: None).opening())
+        opened.close()
+        opened.store.close()
         sent = len(sim.requests)
         refused = ask(flags, "-q", "hello", "--continue")
         assert (refused.exit_code, len(sim.requests)) == (2, sent)
         assert f"chat --resume {first} -q" in refused.output
         # Gone on with here, it stays a chat of its folder.
-        surface = ChatCommandContext(flags, session_id=first, notes=resumed.notes)
+        surface = ChatCommandContext(flags, session_id=first)
         _ = surface.agent
-        assert surface.resume_notes[:1] == resumed.notes
+        assert surface.resume_notes[0] == f"This is a chat of {one}; tools work in {two}."
         surface.store_choices()
         surface.close()
         surface.store.close()
@@ -228,7 +230,7 @@ def test_a_turn_that_was_taken_back_does_not_come_back_from_another_folder(folde
         surface.close()
         surface.store.close()
         os.chdir(folders[1])
-        assert continued() == branch
+        assert f"`/resume {branch}`" in find_resumption({}, None, is_continued=True).notes[0]
 
 
 def test_undo_keeps_the_mode_and_the_model_that_were_chosen(folders: tuple[Path, Path]) -> None:

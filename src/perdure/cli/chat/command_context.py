@@ -104,7 +104,7 @@ class ChatCommandContext:
         self._has_chosen_model = False
         # The session, mode and model that were stored last.
         self._stored_choices: tuple[str, str, str | None] | None = None
-        # Notices about a resumed conversation: why it is this one, its model and its mode.
+        # Notices about the conversation: why it is this one, and of a resumed one its folder, model and mode.
         self.resume_notes: tuple[str, ...] = ()
         self._notes = tuple(notes)
         # Whether this conversation had a scripted model, and no real one is chosen for it yet.
@@ -142,8 +142,10 @@ class ChatCommandContext:
                 )
             if self._next_id is not None:
                 self.resume_notes = (*self._notes, *self._restore(self._next_id))
-            elif self._model_name is not None:
-                self._agent.conversation.switch_model(route_to(self.settings, self._model_name))
+            else:
+                self.resume_notes = self._notes
+                if self._model_name is not None:
+                    self._agent.conversation.switch_model(route_to(self.settings, self._model_name))
             self._agent.conversation.has_open_model = self.needs_model or bool(self.unchosen_models)
             self._stop_hearing = self._agent.events.listen(self.person.hear)
         return self._agent.conversation
@@ -212,8 +214,12 @@ class ChatCommandContext:
 
         What this run was called with goes before; a mode is never freer than the conversation's.
         """
-        folder = self._folder_note(session_id) if not self._notes else ""
-        notes = (folder, self._address_note(), self._restore_model(session_id), self._restore_mode(session_id))
+        notes = (
+            self._folder_note(session_id),
+            self._address_note(),
+            self._restore_model(session_id),
+            self._restore_mode(session_id),
+        )
         return tuple(filter(None, notes))
 
     def _folder_note(self, session_id: str) -> str:

@@ -33,8 +33,8 @@ def find_resumption(
 ) -> Resumption:
     """Find the conversation that the flags ask for. Raises InvalidFlag if there is none.
 
-    A chat may continue one of another project, with a notice. A single question may not: it would be sent before the
-    user could read the notice.
+    In a project without a chat a new one begins, with a notice on the newest of the others. A single question is
+    refused there: it would be sent before the user could read the notice.
     """
     if session_id != NEWEST and (session_id is not None or not is_continued):
         return Resumption(session_id)
@@ -61,7 +61,10 @@ def _newest_with(store: SessionStore, state: Mapping[str, Any]) -> Conversation 
 
 
 def _elsewhere(store: SessionStore, *, is_question: bool) -> Resumption:
-    """Return the newest chat of another project. Raises InvalidFlag for a single question, or if there is none."""
+    """Return a new chat that names the newest of another project.
+
+    Raises InvalidFlag for a single question, or if there is none.
+    """
     chat = _newest_with(store, {MODE_KEY: None})
     if chat is None:
         newest = _newest_of_all(store)
@@ -76,7 +79,6 @@ def _elsewhere(store: SessionStore, *, is_question: bool) -> Resumption:
             f" `perdure chat --resume {chat.id} -q …` asks there"
         )
     note = (
-        f"No chat was in this folder yet: this is the newest one, of {folder}. Tools work in {Path.cwd()};"
-        " /new begins another chat."
+        f"No chat was in this folder yet: this is a new one. `/resume {chat.id}` goes on with the newest, of {folder}."
     )
-    return Resumption(chat.id, (note,))
+    return Resumption(notes=(note,))

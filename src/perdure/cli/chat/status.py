@@ -75,9 +75,10 @@ def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """Yield the title of a resumed conversation; its last turns are replayed below."""
+    """Yield the title of a resumed conversation, replayed below, and notices on why the chat begins with this one."""
     session_id = surface.session_id
     if session_id is None:
+        yield from map(runnable, surface.resume_notes)
         return
     conversation = surface.store.conversations.get(session_id)
     entries = surface.store.history(conversation.tip_session_id).entries

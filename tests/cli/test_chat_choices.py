@@ -16,12 +16,13 @@ from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.controller import unlisted_lines, welcome_lines
 from perdure.cli.chat.status import closing_lines, route_lines, status_line, window_note
 from perdure.cli.main import cli
-from perdure.commands.context import conversation_lines
+from perdure.commands.context import conversation_lines, insights_text
 from perdure.commands.registry import all_commands
 from perdure.config.load import load
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError, ModelNotNamed
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import EVERYONE
 from perdure.store.records import CallRecord, RouteRecord
 from perdure.testing.simulator import Simulator
 from support.typed import chatting
@@ -586,6 +587,14 @@ def test_a_model_that_nobody_knows_is_no_small_embedded_one(home: Path) -> None:
         assert "'nosuch' is no file on this machine and in no catalogue. /model lists what can be called" in first
     with opened({}, None) as surface:
         assert "very small model" in "\n".join(welcome_lines(surface))
+
+
+def test_a_call_that_was_refused_costs_nothing_and_asks_for_no_price(home: Path) -> None:
+    with Simulator(models=("qwen3:8b",)) as sim, opened({"model.base_url": sim.base_url, "model.name": "nosuch"}) as s:
+        s.agent.run_conversation("hello")
+        assert "cost $0.0000" in status_line(s)
+        assert list(closing_lines(s))[-1].split() == ["cost", "$0.0000"]
+        assert "unknown" not in insights_text(s.store, 1, visibility=EVERYONE)
 
 
 def test_a_model_that_a_server_of_ones_own_does_not_list_is_reported_at_the_start(home: Path) -> None:

@@ -176,7 +176,7 @@ def test_a_refused_key_is_told_apart_and_never_shown(home: Path) -> None:
         term.run("--set", "model.provider=openai", *at(sim))
         term.see("/help lists")
         term.say("hello")
-        assert "sk-wrong" not in term.see("the key was refused (401)", "perdure doctor", "cost unknown")
+        assert "sk-wrong" not in term.see("the key was refused (401)", "perdure doctor", "cost $0.0000")
 
 
 def test_offline_is_told_apart_and_the_message_is_kept(term: Terminal) -> None:

@@ -406,6 +406,8 @@ class ModelCaller:
         cost = self._deps.models.cost_usd(record.endpoint, usage if usage.reported else _ANY_USAGE)
         if not usage.reported and cost:  # free of charge, whatever it used; or unknown
             cost = None
+        if verdict and usage == NOT_BILLED:  # refused, or never sent: whatever the price, nothing is due
+            cost = 0.0
         self._calls.append(CallCost(usage, cost))
         return record.call(self._live.id, usage, cost, verdict, ended_ms=self._deps.clock.now_ms())
 

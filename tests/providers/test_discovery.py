@@ -13,10 +13,12 @@ from perdure.app.runtime import route_of, route_to
 from perdure.config.api_keys import StoredKeys, origin_of
 from perdure.config.load import validate_settings
 from perdure.config.settings import Settings
-from perdure.core.errors import ConfigError
+from perdure.core.errors import ConfigError, ErrorVerdict
 from perdure.providers.discovery import LocalServer, ModelFile, ServerPort, local_servers, model_files, server_models
+from perdure.providers.errors.messages import EndpointLabel, refusal_error
 from perdure.providers.model_probe import listed_models
 from perdure.testing.simulator import Simulator
+from support.local import needs_local
 
 MODEL_BYTES = 5_000_001
 
@@ -163,6 +165,22 @@ def test_a_model_that_the_endpoint_does_not_list_gets_a_warning() -> None:
         assert unlisted_notice(route_to(settings, "simulator").main) is None
         assert unlisted_notice(route_to(settings, "dated").main) is None
     assert unlisted_notice(route_to(settings, "simulater").main) is None  # nobody answers, so nothing is known
+
+
+@needs_local
+def test_the_embedded_model_is_named_where_another_server_is_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with Simulator(models=("simulator",)) as sim:
+        settings = at_a_proxy(sim.base_url)
+        notice = unlisted_notice(route_to(settings, "smollm2").main)
+        assert notice is not None
+        assert notice.endswith("it lists simulator; the embedded model is `local/smollm2`")
+        with pytest.raises(ConfigError, match="the embedded model is `local/smollm2`"):
+            choose_route(settings, "smollm2")
+        assert "the embedded model is" not in (unlisted_notice(route_to(settings, "simulater").main) or "")
+        label = EndpointLabel.of(route_to(settings, "smollm2").main)
+        refusal = refusal_error(label, ErrorVerdict("bad_request", "The model `smollm2` does not exist", status=404))
+        assert "the embedded model is `local/smollm2`" in str(refusal)
 
 
 @pytest.mark.parametrize("name", ["corp", "corp-l", "gpt-oss", "snap", "tagged"])

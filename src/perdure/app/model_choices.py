@@ -17,7 +17,7 @@ from perdure.config.api_keys import api_key_for, origin_of, stored_servers
 from perdure.core.errors import ConfigError
 from perdure.models.catalog import Catalog, ModelFacts
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
-from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, has_runtime, packaged_weights
+from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, embedded_notice, has_runtime, packaged_weights
 from perdure.providers.model_probe import listed_models, request_listing, with_api_path
 from perdure.providers.registry import (
     PROVIDERS,
@@ -121,7 +121,8 @@ def unlisted_notice(endpoint: Endpoint) -> str | None:
     # The most similar ones of a long list, and all of a short one.
     near = names if len(names) <= _MOST_NAMED else get_close_matches(model, names, n=_MOST_NAMED) or names[:_MOST_NAMED]
     more = " …" if len(names) > len(near) else ""
-    return f"{endpoint.server_name} does not list {model!r}; it lists {', '.join(near)}{more}"
+    notice = f"{endpoint.server_name} does not list {model!r}; it lists {', '.join(near)}{more}"
+    return f"{notice}; {embedded}" if (embedded := embedded_notice(model)) else notice
 
 
 def _is_alias(model: str, listed: str) -> bool:

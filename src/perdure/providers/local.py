@@ -144,6 +144,11 @@ def is_packaged_model(model: str) -> bool:
     return weights is not None and model in (DEFAULT_MODEL, weights.stem, str(weights))
 
 
+def embedded_notice(model: str) -> str:
+    """Return how to name the embedded model while another server is set, if it is meant by `model`; else ""."""
+    return f"the embedded model is `local/{DEFAULT_MODEL}`" if is_packaged_model(model.lower()) else ""
+
+
 def has_runtime() -> bool:
     return importlib.util.find_spec(RUNTIME_PACKAGE) is not None
 

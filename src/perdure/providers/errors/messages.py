@@ -14,6 +14,7 @@ from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.errors.body import MAX_WAIT_S, strip_tags
 from perdure.providers.http import LONG_WAIT_S, is_html, url_of
+from perdure.providers.local import embedded_notice
 from perdure.providers.registry import find_provider, login_target
 from perdure.providers.types import Endpoint
 
@@ -186,7 +187,8 @@ def _hint(label: EndpointLabel, verdict: ErrorVerdict) -> str:
         return _key_hint(label)
     if verdict.status == 404 and _MODEL_WORDS.search(verdict.message):
         offered = f"what {label.host} offers: `perdure models`, or {label.models_url}"
-        return f" Check the model's name (`model.name`, or -m); {offered}."
+        embedded = f"; {notice}" if (notice := embedded_notice(label.model)) else ""
+        return f" Check the model's name (`model.name`, or -m); {offered}{embedded}."
     if verdict.status == 404:
         is_root = not urlsplit(label.base_url).path.strip("/")
         advice = f", now {label.base_url}. Most end in /v1: try {label.base_url.rstrip('/')}/v1." if is_root else ""

@@ -161,6 +161,22 @@ def test_a_stopped_turn_marks_the_calls_of_helpers_too() -> None:
     assert "■ terminal make all · stopped\n" in text
 
 
+def test_a_call_behind_the_question_about_another_one_has_no_clock() -> None:
+    clock, waiting = HandClock(), {"c1", "c2"}
+    activity = Activity(PLAIN, tool_lines=6, clock_s=clock, awaits_approval=lambda call_id: call_id in waiting)
+    first, second = ToolCall("c1", "terminal", '{"command": "rm a"}'), ToolCall("c2", "terminal", '{"command": "rm b"}')
+    for event in (TURN, ToolStarted(first), ToolStarted(second)):
+        activity.take(event)
+    activity.hold("c1")
+    clock.now_s += 8
+    assert activity.lines(80) == ["● terminal rm a … waiting for you", "● terminal rm b … waiting for its approval"]
+    waiting.clear()  # "always" settled the second one, too
+    activity.release("c1")
+    assert activity.lines(80) == ["● terminal rm a … 0 s", "● terminal rm b … 0 s"]
+    clock.now_s += 2
+    assert activity.lines(80) == ["● terminal rm a … 2 s", "● terminal rm b … 2 s"]
+
+
 def test_a_call_that_waits_for_its_approval_is_counted_once_it_runs() -> None:
     clock = HandClock()
     activity = _activity(ToolStarted(BUILD), clock=clock)

@@ -312,6 +312,19 @@ def test_one_key_answers_an_approval_and_the_rest_of_its_word_is_dropped(
 
 
 @pytest.mark.usefixtures("_home")
+def test_a_call_behind_the_question_about_another_one_is_shown_as_waiting(tmp_path: Path) -> None:
+    calls = tuple(Call("terminal", {"command": f"rm -rf ~/precious/{name}"}) for name in ("one", "two"))
+    with Simulator(script=[Say(calls=calls), "As you wish."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("clean up\r")
+        chat.see("waiting for you", "waiting for its approval")
+        chat.type("\x1b")
+        chat.wait_for(lambda: chat.shown.count("· refused") == 1)
+        chat.type("\x1b")
+        chat.see("As you wish.")
+
+
+@pytest.mark.usefixtures("_home")
 def test_a_command_at_an_approval_is_no_reason_of_a_refusal(tmp_path: Path) -> None:
     removes = Say(calls=(Call("terminal", {"command": "rm -rf precious"}),))
     with Simulator(script=[removes, "As you wish."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:

@@ -16,7 +16,8 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,8 @@ class ApprovalGuard:
         self._session: dict[AnyUser, set[str]] = {}
         # One prompt at a time: an answer may settle the next request as well.
         self._prompt_lock = asyncio.Lock()
+        # The ids of the calls that wait for an answer.
+        self._waiting: set[str] = set()
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
         # In a thread: commands are untrusted text, and paths are resolved on disk.
@@ -97,7 +100,7 @@ class ApprovalGuard:
         items = self._apply_permissions(tool, facts, risks)
         if not items:
             return
-        async with self._prompt_lock:
+        async with self._queue(scope.call_id):
             always = await asyncio.to_thread(self._load_always, scope.user)
             allowed = always | self._session.get(scope.user, set())
             pending = [item for item in items if not (KINDS[item.kind].is_lasting and item.key in allowed)]
@@ -110,6 +113,20 @@ class ApprovalGuard:
                     raise ToolError(f"{_denial_message(tool, pending, UNATTENDED)} {_describe_advance(facts, pending)}")
                 raise ToolError(_denial_message(tool, pending, USER_REFUSED, words=words))
             await self._store_answer(answer, pending, scope.user)
+
+    @asynccontextmanager
+    async def _queue(self, call_id: str) -> AsyncIterator[None]:
+        """Wait until no other question is open, and keep others waiting meanwhile."""
+        self._waiting.add(call_id)
+        try:
+            async with self._prompt_lock:
+                yield
+        finally:
+            self._waiting.discard(call_id)
+
+    def is_waiting(self, call_id: str) -> bool:
+        """Whether a call waits for an answer, to its own question or first to that of another call."""
+        return call_id in self._waiting
 
     def granted_kinds(self, user: AnyUser) -> tuple[Sequence[str], Sequence[str]]:
         """Return the kinds of risk that a user allowed with "always", and those allowed until the program ends."""

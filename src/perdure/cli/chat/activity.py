@@ -27,6 +27,7 @@ from perdure.core.messages import ToolCall
 
 TARGET_CHARS = 60
 _WAITING = "waiting for you"
+_QUEUED = "waiting for its approval"
 _PLAN_ROWS = 6
 _PLAN_MARKS = {"completed": "✓", "in_progress": "▸", "cancelled": "–"}
 
@@ -39,8 +40,9 @@ class RunningCall:
     began_s: float
     helper: str
     output: ToolOutput | None = None
-    # Whether it runs only once its approval is given.
+    # Whether it runs only once its approval is given, and whether its question waits behind another one.
     is_asked: bool = False
+    is_queued: bool = False
 
 
 @dataclass(slots=True)
@@ -79,10 +81,18 @@ def failure_label(state: str, exit_code: int | None) -> str:
 class Activity:
     """Tracks what is running in a turn, from its events. Used from one thread."""
 
-    def __init__(self, ink: Style, *, tool_lines: int, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        ink: Style,
+        *,
+        tool_lines: int,
+        clock_s: Callable[[], float] = time.monotonic,
+        awaits_approval: Callable[[str], bool] = lambda call_id: False,
+    ) -> None:
         self._ink = ink
         self._tool_lines = tool_lines
         self._clock_s = clock_s
+        self._awaits_approval = awaits_approval
         self._calls: dict[tuple[str, str], RunningCall] = {}
         self._helpers: dict[str, Helper] = {}
         self._retry: _Retry | None = None
@@ -153,7 +163,21 @@ class Activity:
 
     def lines(self, width: int) -> list[str]:
         """Return the rows that show what is running, none wider than `width`."""
+        self._follow_queue()
         return [*self._plan_rows(width), *self._helper_rows(width), *self._call_rows(width), *self._retry_rows(width)]
+
+    def _follow_queue(self) -> None:
+        """Note which calls wait for their approval; the seconds of one that no longer does count from now on."""
+        for running in self._calls.values():
+            was_queued, running.is_queued = running.is_queued, self._awaits_approval(running.call.id)
+            if was_queued and not running.is_queued:
+                running.began_s = self._clock_s()
+
+    def _since(self, running: RunningCall) -> str:
+        """Return how long a call has been running, or what it waits for."""
+        if running.is_asked:
+            return _WAITING
+        return _QUEUED if running.is_queued else f"{self._clock_s() - running.began_s:.0f} s"
 
     def _plan_rows(self, width: int) -> Iterator[str]:
         if not self._is_working or is_plan_done(self.plan):
@@ -171,19 +195,17 @@ class Activity:
             calls = [running for (owner, _), running in self._calls.items() if owner == key]
             steps = f" · {helper.steps} step{'s' if helper.steps != 1 else ''}" if helper.steps else ""
             what = named_call(calls[-1].call, width // 3) if calls else "thinking"
-            since_s = now_s - (calls[-1].began_s if calls else helper.began_s)
-            since = _WAITING if calls and calls[-1].is_asked else f"{since_s:.0f} s"
+            since = self._since(calls[-1]) if calls else f"{now_s - helper.began_s:.0f} s"
             row = f"◇ helper {helper.number}: {_short(helper.task, width // 3)}{steps} · {what} … {since}"
             yield self._ink.key(cut_row(row, width))
 
     def _call_rows(self, width: int) -> Iterator[str]:
-        now_s = self._clock_s()
         for running in self._calls.values():
             if running.helper in self._helpers:
                 continue
             output = running.output
             lines = f" · {count(output.lines, 'line')}" if output is not None and output.lines > 1 else ""
-            end = f" … {_WAITING if running.is_asked else f'{now_s - running.began_s:.0f} s'}{lines}"
+            end = f" … {self._since(running)}{lines}"
             target = named_call(running.call, width - len(running.call.name) - len(end) - 4)
             yield self._ink.key(cut_row(f"● {target}", width - len(end)) + end)
             if output is not None:

@@ -331,6 +331,11 @@ class ChatCommandContext:
         guard = deps.tools.guard
         return guard.granted_kinds(deps.user) if isinstance(guard, ApprovalGuard) else ((), ())
 
+    def awaits_approval(self, call_id: str) -> bool:
+        """Whether a tool call waits for its approval, which may be behind the question about another call."""
+        guard = self._agent.deps.tools.guard if self._agent is not None else None
+        return isinstance(guard, ApprovalGuard) and guard.is_waiting(call_id)
+
     def choose_mode(self, mode: PermissionMode) -> None:
         """Change the permission mode, for this conversation and those opened after it in this chat."""
         self._mode = self.permissions.mode = mode

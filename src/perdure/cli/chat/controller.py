@@ -376,6 +376,7 @@ class ChatController:
             shows_reasoning=display.reasoning,
             streams=display.streaming,
             tool_lines=display.tool_lines,
+            awaits_approval=self.surface.awaits_approval,
         )
 
     def opening(self, *, has_menu: bool = False) -> Iterator[str]:

@@ -106,6 +106,7 @@ class ChatTranscript:
         streams: bool = True,
         tool_lines: int = 6,
         can_unfold: bool = True,
+        awaits_approval: Callable[[str], bool] = lambda call_id: False,
     ) -> None:
         # Whether there is a key that shows a tool's output whole.
         self._can_unfold = can_unfold
@@ -128,7 +129,7 @@ class ChatTranscript:
         self._thinks_since_s: float | None = None
         # What is going on, and since when.
         self._activity: tuple[str, float] | None = None
-        self._work = Activity(ink, tool_lines=tool_lines)
+        self._work = Activity(ink, tool_lines=tool_lines, awaits_approval=awaits_approval)
         self._has_new_plan = False
         self._spilled: dict[str, OutputSpilled] = {}
         self._is_answered = False

@@ -273,6 +273,28 @@ def test_branches_of_one_title_are_told_apart_by_what_they_leave_out(folders: tu
         surface.store.close()
 
 
+def test_a_narrow_menu_leaves_its_room_to_titles_and_addresses(folders: tuple[Path, Path]) -> None:
+    with Simulator() as sim:
+        surface = ChatCommandContext({"model.base_url": sim.base_url, "model.name": "m-1"})
+        titles = [f"the nightly import: {what}" for what in ("dates", "names")]
+        for title in titles:
+            surface.agent.chat("hello")
+            surface.store.conversations.set_title(surface.session_id or "", title)
+            surface.open(None)
+        completions = ChatCompleter(Path.cwd(), lambda: 60)
+        completions.desk = ChatController(surface, lambda text: None)
+        chats = list(completions.get_completions(Document("/resume "), CompleteEvent()))
+        assert {c.display_text[13:] for c in chats} == set(titles)
+        assert all(c.display_text.startswith("today ") for c in chats)
+        assert all(len(c.display_text) + len(c.display_meta_text) <= 60 - 6 for c in chats)
+        models = list(completions.get_completions(Document("/model "), CompleteEvent()))
+        address = sim.base_url.split("/")[2]
+        assert all(len(c.display_text) + len(c.display_meta_text) <= 60 - 6 for c in models)
+        assert any(address in c.display_text + c.display_meta_text for c in models)
+        surface.close()
+        surface.store.close()
+
+
 def test_a_chat_of_another_folder_says_so_where_it_is_resumed_in_a_chat(folders: tuple[Path, Path]) -> None:
     one, two = folders
     with Simulator() as sim:

@@ -12,7 +12,7 @@ from perdure import Agent, open_store
 from perdure.cli.chat.shell import ShellRun
 from perdure.cli.chat.stored_messages import markdown_lines, replay_text
 from perdure.cli.style import Style
-from perdure.commands.format import when
+from perdure.commands.format import short_when, when
 from perdure.core.messages import CUT_OFF, Message, TextPart, ToolCall, ToolState, assistant, tool_result, user
 from perdure.store.records import StoredEvent
 from perdure.testing.simulator import Call, Say, Simulator
@@ -136,7 +136,7 @@ def test_a_conversation_is_chosen_from_a_menu_by_title_and_time(
     session_id = talk(home, ["The port is 54321."], ["Which port is it?"])
     with open_store(home / "perdure.db") as store:
         store.conversations.set_title(session_id, title)
-        updated_at = when(store.conversations.get(session_id).updated_at_ms)
+        updated_at = (when if columns >= 80 else short_when)(store.conversations.get(session_id).updated_at_ms)
     with Simulator(script=["Fine."]) as sim, chatting(home, flags(sim), columns=columns) as chat:
         chat.see("m-1")
         chat.type("/resume\r")

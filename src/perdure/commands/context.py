@@ -393,6 +393,12 @@ def describe_model(choice: ModelChoice, *, is_in_use: bool = False) -> str:
     return f"{window:>10} {_price(choice):>16}  {', '.join(filter(None, notes))}".rstrip()
 
 
+def describe_origin(choice: ModelChoice) -> str:
+    """Format where a model runs, unless its name says so."""
+    source = choice.source if choice.source not in choice.name else ""
+    return ", ".join(filter(None, ("default" if choice.is_default else "", source)))
+
+
 def _price(choice: ModelChoice) -> str:
     if choice.input_per_mtok is None or choice.output_per_mtok is None:
         return ""

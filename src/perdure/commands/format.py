@@ -60,6 +60,16 @@ def when(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
+def short_when(ms: int) -> str:
+    """Format a timestamp in eleven columns: `today 16:48`, `11-16 16:48`, or the day of another year."""
+    if ms <= 0:
+        return f"{'unknown':<11}"
+    moment, today = datetime.fromtimestamp(ms / 1_000).astimezone(), datetime.now().astimezone()
+    if moment.date() == today.date():
+        return moment.strftime("today %H:%M")
+    return moment.strftime("%m-%d %H:%M" if moment.year == today.year else "%Y-%m-%d ")
+
+
 def local_times(text: str) -> str:
     """Convert the UTC times in the text of an opened address to the local time zone."""
 

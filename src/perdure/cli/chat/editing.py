@@ -20,6 +20,8 @@ _NAME_CELLS = 40
 _WIDTH = 80
 # The least columns of a title in a menu, and those around title and description.
 _LEAST_TITLE = 20
+# The most columns of a description in a narrow menu of conversations.
+_NARROW_ABOUT = 16
 _MENU_FRAME = 6
 
 
@@ -58,7 +60,7 @@ class ChatCompleter(Completer):
     def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         """Yield completions for conversations other than the current one, those of this project first."""
         from perdure.commands.conversations import PROJECT_KEY, branch_point, group_by_project
-        from perdure.commands.format import count, when
+        from perdure.commands.format import short_when, when
 
         surface, store = desk.surface, desk.surface.store
         present = store.conversations.get(surface.session_id).id if surface.session_id is not None else None
@@ -68,41 +70,57 @@ class ChatCompleter(Completer):
             if c.id != present and (c.id.startswith(typed) or (typed and typed.lower() in c.title.lower())):
                 # A row is cut at its end: the time and the branch tell conversations of the same title apart.
                 branch = branch_point(store, c)
-                title = f"{when(c.updated_at_ms)}  {branch}{': ' if branch else ''}{c.title or c.id}"
-                folder = store.conversation_state(c.id).get(PROJECT_KEY) if n >= len(here) else None
+                updated = when(c.updated_at_ms) if self._is_wide else short_when(c.updated_at_ms)
+                title = f"{updated}  {branch}{': ' if branch else ''}{c.title or c.id}"
                 place = ""
                 if n >= len(here):  # a chat at the terminal belongs to a folder; a question asked with -q to none
+                    folder = store.conversation_state(c.id).get(PROJECT_KEY)
                     source = "-q" if c.source == "terminal" else c.source
-                    place = f"in {Path(folder).name} · " if folder else f"{source} · "
-                about = f"{place}{count(c.last_seq, 'message')}"
-                rows.append((c.id, title, about))
+                    place = f"in {Path(folder).name}" if folder else source
+                rows.append((c.id, title, self._describe_chat(place, c.last_seq)))
         yield from self._fit_rows(rows, len(typed))
+
+    def _describe_chat(self, place: str, messages: int) -> str:
+        """Return where a conversation was and its size; a narrow menu leaves the room to the titles."""
+        from perdure.cli.style import cut_row
+        from perdure.commands.format import count
+
+        about = " · ".join(filter(None, (place, count(messages, "message"))))
+        return about if self._is_wide or len(about) <= _NARROW_ABOUT else cut_row(place or about, _NARROW_ABOUT)
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         """Yield completions for models, the current one first."""
         from perdure.app.model_choices import model_names
-        from perdure.commands.context import describe_model
+        from perdure.commands.context import describe_model, describe_origin
 
         endpoint, rows = desk.surface.agent.endpoint, []
         present = model_names(endpoint if not desk.surface.unchosen_models else None)
         for choice in sorted(desk.surface.model_choices(), key=lambda choice: choice.name not in present):
             if typed.lower() in choice.name.lower():
-                display = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
                 mark = "● " if choice.name in present else "  "
-                about = describe_model(choice, is_in_use=choice.name in present)
-                rows.append((choice.name, f"{mark}{display}", about))
-        yield from self._fit_rows(rows, len(typed))
+                # Window and prices have no room in a narrow menu; where a model runs tells those of one name apart.
+                about = describe_origin(choice)
+                if self._is_wide:
+                    about = describe_model(choice, is_in_use=choice.name in present)
+                rows.append((choice.name, f"{mark}{_cut_start(choice.name, _NAME_CELLS)}", about))
+        yield from self._fit_rows(rows, len(typed), cut=_cut_name)
 
-    def _fit_rows(self, rows: Sequence[tuple[str, str, str]], typed: int) -> Iterator[Completion]:
+    @property
+    def _is_wide(self) -> bool:
+        """Whether a menu has room for columns."""
+        return self._width() >= _WIDTH
+
+    def _fit_rows(
+        self, rows: Sequence[tuple[str, str, str]], typed: int, *, cut: Callable[[str, int], str] | None = None
+    ) -> Iterator[Completion]:
         """Yield completions of (text, title, about) rows with titles so short that nothing about them is cut off."""
         from perdure.cli.style import column_count, cut_row
 
-        if self._width() < _WIDTH:  # no room for columns
-            rows = [(text, title, " ".join(about.split())) for text, title, about in rows]
+        cut = cut or cut_row
         longest = max((column_count(about) for _, _, about in rows), default=0)
         room = max(_LEAST_TITLE, self._width() - longest - _MENU_FRAME)
         for text, title, about in rows:
-            yield Completion(text, -typed, display=cut_row(title, room), display_meta=about)
+            yield Completion(text, -typed, display=cut(title, room), display_meta=about)
 
     def _paths(self, typed: str) -> Iterator[Completion]:
         folder, name = os.path.split(typed)
@@ -117,6 +135,16 @@ class ChatCompleter(Completer):
                 break
             slash = "/" if entry.is_dir() else ""
             yield Completion(f"{os.path.join(folder, entry.name)}{slash}", -len(typed), display=entry.name + slash)
+
+
+def _cut_start(text: str, max_chars: int) -> str:
+    """Return the end of a text, which in the address of a model is its name."""
+    return text if len(text) <= max_chars else f"…{text[1 - max_chars :]}"
+
+
+def _cut_name(title: str, max_chars: int) -> str:
+    """Cut a row of the model menu behind its mark."""
+    return f"{title[:2]}{_cut_start(title[2:], max_chars - 2)}"
 
 
 _JOINER = "\u200d"

@@ -512,7 +512,9 @@ def test_the_mode_is_shown_cycled_by_a_key_and_chosen_by_name(tmp_path: Path) ->
         chat.type("/mode all\r")
         chat.see("all mode: never asks, not even before what is dangerous\n")
         chat.type("\x1b[Z/mode\r")
-        chat.see("→ plan   changes nothing", "  all    never asks")
+        chat.see("→ plan   changes nothing", "  all    never asks", "Shift-Tab leads to all but the last")
+        chat.type("/help\r")
+        chat.see("plan, ask, edits; all only by /mode all")
         chat.type("/mode everything\r")
         chat.see("'everything' is no mode; there are: plan, ask, edits, all")
 

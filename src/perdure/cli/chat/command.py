@@ -29,7 +29,7 @@ Keys:
   Up, Ctrl-R    find earlier messages
   Esc           stops the answer
   Ctrl-O        shows the newest tool output whole
-  Shift-Tab     changes the permission mode: plan, ask, edits
+  Shift-Tab     changes the permission mode: plan, ask, edits; all only by /mode all
   Ctrl-C        stops the answer and keeps the conversation; twice leaves, as Ctrl-D does
 
 \b

@@ -138,7 +138,7 @@ Keys and marks
 @path                       attach a file, an image, or the names in a folder
 !command                    run a command in your own shell; the model reads its output
 Ctrl-O                      show the newest tool output whole
-Shift-Tab                   change the permission mode: plan, ask, edits
+Shift-Tab                   change the permission mode: plan, ask, edits; all only by /mode all
 Esc, Ctrl-C                 stop the answer; Ctrl-C twice leaves, as Ctrl-D does
 Alt-Enter, Ctrl-J           make a new line
 Ctrl-X Ctrl-E, Ctrl-V       write in $EDITOR; attach the image in the clipboard"""
@@ -186,7 +186,7 @@ def mode_command(surface: ChatCommandContext) -> Command:
         for verdict, group in (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow)):
             lines += [f"  {verdict:<6} {rule.text}  ({rule.origin})" for rule in group]
         lines += [f"  {runnable(line)}" for line in describe_standing_approvals(*surface.granted_kinds)]
-        return CommandResult("\n".join([*lines, "Change it with /mode NAME or Shift-Tab."]))
+        return CommandResult("\n".join([*lines, "Change it with /mode NAME; Shift-Tab leads to all but the last."]))
 
     return Command(
         "mode", "/mode [name]", "what the model may do without asking: plan, ask, edits, all", show_or_change

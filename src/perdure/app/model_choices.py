@@ -166,7 +166,9 @@ def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
     if (problem := missing_key(route.main)) and not settings.credentials.command:
         raise ConfigError(problem)
     if (notice := unlisted_notice(route.main)) is not None:
-        raise ConfigError(f"{notice}. Nothing has changed; `perdure chat -m {shlex.quote(name)}` uses it all the same.")
+        # Who means the embedded model is not helped by a call that the server refuses.
+        all_the_same = f"; `perdure chat -m {shlex.quote(name)}` uses it all the same"
+        raise ConfigError(f"{notice}. Nothing has changed{'' if embedded_notice(route.main.model) else all_the_same}.")
     unknown = unknown_model_notice(settings, route.main)
     if unknown is not None and route.main.base_url == UNSTARTED:
         raise ConfigError(f"{unknown}. Nothing has changed; `/model` lists what can be called.")

@@ -11,7 +11,7 @@ from perdure.context.task_state.state import BEFORE_LOG, InstructionKind, Standi
 from perdure.context.text import first_words, size_of, tidy
 from perdure.context.user_text.instruction_scope import is_for_now, is_for_one_task, is_lasting
 from perdure.context.user_text.intent import LISTED_RULE
-from perdure.context.user_text.revocation import resolve
+from perdure.context.user_text.revocation import changes_something, resolve
 
 INSTRUCTIONS = "The user's standing instructions, word for word:"
 CORRECTIONS = "The user's corrections, word for word:"
@@ -138,8 +138,9 @@ def binding_instructions(state: TaskState) -> Iterator[StandingInstruction]:
     That counts as a rule from then on; one that may have changed something is attached to it.
     """
     closed_seqs = {r.seq for r in state.requests if r.status == "answered"}
-    stated = [i for i in state.instructions if i.kind == "change" or _is_binding(i, closed_seqs)]
-    effects = resolve([i.text for i in stated], [i.seq for i in stated]) if len(stated) > 1 else {}
+    stated = list(_list_stated(state.instructions, closed_seqs))
+    sources = [None if i.is_carried else i.seq for i in stated]
+    effects = resolve([i.text for i in stated], sources) if len(stated) > 1 else {}
     replaced: dict[int, list[int]] = {}
     attached: dict[int, int] = {}
     for at, (later, effect) in effects.items():
@@ -160,10 +161,23 @@ def binding_instructions(state: TaskState) -> Iterator[StandingInstruction]:
             yield replace(i, kind=kind, replaced_seqs=tuple(replaced.get(at, ())), changed_by=later_one)
 
 
+def _list_stated(
+    instructions: Iterable[StandingInstruction], closed_seqs: Collection[int]
+) -> Iterator[StandingInstruction]:
+    """Yield what binds, and what may change it: that includes permissions, which alone bind nobody."""
+    for i in instructions:
+        if i.kind == "change" or _is_binding(i, closed_seqs):
+            yield i
+        elif i.kind == "rule" and changes_something(i.text):
+            yield replace(i, kind="change")
+
+
 def _is_binding(instruction: StandingInstruction, closed_seqs: Collection[int]) -> bool:
     text = instruction.text
     if instruction.kind != "rule":
         return instruction.kind in ("correction", "refusal")
+    if instruction.is_carried:
+        return True  # the earlier handoff listed it
     return not is_for_one_task(text) and not (instruction.seq in closed_seqs and is_for_now(text))
 
 
@@ -180,7 +194,9 @@ def parse_instructions(section: str) -> Iterator[StandingInstruction]:
         elif listed is not None and kind is not None:
             about = _ADDRESS.sub("", listed[2] or "") if kind == "refusal" else ""
             is_change = line.startswith(_LATER)
-            yield StandingInstruction(listed[1], BEFORE_LOG, "change" if is_change else kind, about=about)
+            yield StandingInstruction(
+                listed[1], BEFORE_LOG, "change" if is_change else kind, about=about, is_carried=True
+            )
 
 
 def find_listed(section: str) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,7 @@ from perdure.context.task_state.state import (
 from perdure.context.task_state.work import LOOKS, WorkLog
 from perdure.context.text import first_words, sentences, tidy
 from perdure.context.tool_calls.call_line import CallKind, CallLine
+from perdure.context.user_text.instruction_scope import is_for_one_task
 from perdure.context.user_text.intent import before_fiction, is_directive, read_sentences, rules_among
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall, files_taken_back
 from perdure.redaction import redact
@@ -244,7 +245,8 @@ class _StateFold:
         self.requests.carry(UserRequest(t, BEFORE_LOG, "answered", own_words=carried_words(t)) for t in quoted.closed)
         for text in quoted.open:
             for rule in rules_among(read_sentences(carried_words(text))):
-                self._instruct(StandingInstruction(rule, BEFORE_LOG))
+                if not is_for_one_task(rule):
+                    self._instruct(StandingInstruction(rule, BEFORE_LOG, is_carried=True))
         for instruction in parse_instructions(previous.get("Constraints & Preferences", "")):
             self._instruct(instruction)
         self.work.steps.carry(previous.get("Completed Actions", ""))
@@ -442,8 +444,8 @@ class _StateFold:
         listed = list(self.instructions.values())
         if not self.changes:
             return listed
-        # Those of an earlier handoff, which have no position, come first.
-        return sorted((*listed, *self.changes), key=lambda i: i.seq)
+        # Those of an earlier handoff come first: messages of plain dicts have positions before theirs.
+        return sorted((*listed, *self.changes), key=lambda i: (not i.is_carried, i.seq))
 
     def state(self) -> TaskState:
         work = self.work

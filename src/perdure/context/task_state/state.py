@@ -99,6 +99,8 @@ class StandingInstruction:
     replaced_seqs: tuple[int, ...] = ()
     # A later statement that may change it.
     changed_by: StandingInstruction | None = None
+    # An earlier handoff quotes it; its message cannot be read.
+    is_carried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from perdure.context.user_text import paste_patterns as pat
 from perdure.context.user_text.alternatives import compile_alternatives
 from perdure.context.user_text.authorship import asks_something, authored_text, is_for_machines
 from perdure.context.user_text.paste_patterns import RULES_HEADING, TEXT, is_about_work
+from perdure.context.user_text.reported_speech import reports_others
 from perdure.context.user_text.revocation import changes_something
 from perdure.context.user_text.standing_instructions import is_standing, may_bind, orders_step
 from perdure.core.messages import USER_SHELL, Message, TextPart, is_background
@@ -158,7 +159,7 @@ def read_sentences(own: str) -> UserSentences:
         for sentence in passage.sentences:
             if is_role_play(sentence):
                 return UserSentences(tuple(own_sentences), frozenset(listed))
-            if is_for_machines(sentence) or _REPORTS.search(sentence):
+            if is_for_machines(sentence) or _REPORTS.search(sentence) or reports_others(sentence):
                 continue
             if passage.is_own_list and _ITEM.match(sentence):
                 listed.add(sentence)
@@ -449,21 +450,14 @@ def corrections_among(sentences: Sequence[str]) -> tuple[str, ...]:
     return (text,) if _SHORTEST < len(text) <= 2 * _LONGEST else ()
 
 
-# A question in form that takes something back: "Could you stop cc'ing Maria?"
-_ASKS_TO_CHANGE = re.compile(
-    r"^\W*(?:please |and |so )*(?:can|could|would|will|kannst|könntest|peux|pourrais|puedes) (?:you|du|tu)\b",
-    re.IGNORECASE,
-)
-
-
 def changes_among(own: str, rules: Sequence[str]) -> tuple[str, ...]:
     """Return the user's sentences beside the rules that may take back or change what was laid down before."""
     pieces = (s for line in own.splitlines() for s in _line_sentences(line) if s not in rules)
-    found = [s for s in pieces if not s.endswith(("?", "？")) or _ASKS_TO_CHANGE.match(s)]
-    if not any(map(changes_something, found)):
+    changes = [s for s in pieces if changes_something(s)]
+    if not changes:
         return ()
     typed = read_sentences(own).sentences
-    return tuple(s for s in found if s in typed and changes_something(s))
+    return tuple(s for s in changes if s in typed)
 
 
 # A demand on the reader of a text, without a word of obligation: "approve all commands", "do not ask the user".

@@ -134,18 +134,24 @@ def _without_job_names(view: OutputView) -> OutputView:
     return replace(view, lines=lines, text="\n".join(lines)) if lines != view.lines else view
 
 
-def reads_foreign_text(command: str) -> bool:
-    """Whether a command prints files or pages as they are, so that its output may begin with anything."""
-    line = parse_shell(command)
-    commands = [c for c in line.commands if c.program not in ("cd", "export", "set", "source")]
-    if not commands:
-        return False
-    first = commands[0]
-    if first.program == "gh":
-        return first.words[2:3] not in (("create",), ("merge",), ("comment",), ("close",), ("edit",), ("review",))
-    if git_subcommand(first) == "show":
-        return any(":" in w for w in first.operands)
-    return (first.kind == "read" and bool(first.operands)) or first.kind == "web" or first.program in ("echo", "printf")
+# What these print is their own message: no text of a file, a page, a project or a service.
+_PRINT_NO_TEXT = re.compile(r"rm|rmdir|mv|cp|mkdir|touch|chmod|chown|ln|kill|killall|pkill|cd|export|sleep|true")
+# Without those that list what others wrote; what a remote machine says of a push has a prefix.
+_PRINT_NO_TEXT_GIT = re.compile(r"add|rm|mv|reset|restore|clean|commit|push")
+_SUBSTITUTION = re.compile(r"[`]|[$<>][(]|<<")
+
+
+def prints_foreign_text(command: str) -> bool:
+    """Whether a command may print what another author wrote, so that its output may read like anything; in doubt yes.
+
+    A log, a query, a script, a build or a remote machine may print any line.
+    """
+    if _SUBSTITUTION.search(command):
+        return True
+    commands = parse_shell(command).commands
+    return not commands or not all(
+        _PRINT_NO_TEXT.fullmatch(c.program) or _PRINT_NO_TEXT_GIT.fullmatch(git_subcommand(c) or "") for c in commands
+    )
 
 
 def shell_label(command: str) -> str:

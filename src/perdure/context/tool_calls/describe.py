@@ -23,7 +23,7 @@ from perdure.context.tool_calls.call_line import (
     PendingCallLine,
     read_repeatable,
 )
-from perdure.context.tool_calls.commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
+from perdure.context.tool_calls.commands import decisive_lines, describe_shell, prints_foreign_text, shell_label
 from perdure.context.tool_calls.compose import arguments_text, command_of, compose_line, target_of
 from perdure.context.tool_calls.edits import (
     EDIT_WORTH,
@@ -101,9 +101,14 @@ _NO_VALUE = "Last output from code snippet:\nNone"
 _CODE_ERROR = re.compile(r"due to: (\w[^\n]*(?:\n(?!Now let's)[^\n]*){0,5})")
 _PURPOSES = ("_i", "description", "explanation", "instruction", "instructions", "reason", "purpose")
 _SUCCEEDED = re.compile(r"(?i)\bsuccess|\b(?:updated|applied|wrote|written|created|edited|replaced|saved|ok)\b")
-_READS_MORE = re.compile(
-    r"(?i)(?:get|read|fetch|list|search|view|find|query|open|download|extract|browse|scrape|load|show)_?"
+# Tools that act by their name; that of a server of tools may pass on anything.
+_ACTS = re.compile(
+    r"(?i)(?:add|archive|book|cancel|close|create|delete|deploy|disable|enable|move|order|pay|post|publish|refund|remove"
+    r"|rename|save|send|set|submit|transfer|update|write)(?:_(?!.*__)|\Z|[A-Z])"
 )
+_MOST_REFUSAL_CHARS = 1_000
+# The note that a client adds below a refusal is its own.
+_PARAGRAPH = re.compile(r"\n\s*\n(?!Note: The user's next message may contain a correction or preference\b)")
 _LINK_TITLE = re.compile(r'\{"title": ?"((?:[^"\\]|\\.){3,160})", ?"url"')
 _FOUND = re.compile(r"Found (\d+ (?:files?|match(?:es)?|results?|lines?))\b")
 _AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})|\(job `([\w.-]{3,60})`\)")
@@ -131,13 +136,20 @@ def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     return replace(composed, user_words=refusal.words)
 
 
-def holds_foreign_text(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> bool:
-    """Whether the result of a call may begin with a text of another author."""
+def may_be_foreign(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> bool:
+    """Whether the result of a call may be a text of another author; in doubt yes.
+
+    What a tool says about an edit or a plan is its own. Of the others those that only act are believed, where the
+    result is short and has one paragraph.
+    """
+    if kind in ("edit", "write", "delete", "task"):
+        return False
+    text = result.strip()
+    if len(text) > _MOST_REFUSAL_CHARS or _PARAGRAPH.search(text):
+        return True
     if kind == "shell":
-        return reads_foreign_text(command_of(arguments))
-    if kind == "other":
-        return _READS_MORE.match(name.rsplit("__", 1)[-1]) is not None
-    return kind in ("read", "search", "web", "delegate")
+        return "command" not in arguments or prints_foreign_text(command_of(arguments))
+    return kind != "other" or _ACTS.match(name) is None
 
 
 def describe_missing(
@@ -551,7 +563,7 @@ def _describe(call: ToolCall, result: str | None, state: ToolState | None) -> Ca
     kind = _kind_of(call.name, arguments)
     if result:
         refusal = read_refusal(
-            result, tool=call.name, state=state, is_foreign=lambda: holds_foreign_text(call.name, kind, arguments)
+            result, tool=call.name, state=state, is_foreign=lambda: may_be_foreign(call.name, kind, arguments, result)
         )
         if refusal is not None:
             return describe_refusal(call.name, kind, arguments, refusal)

@@ -41,7 +41,6 @@ class AgentProcess:
             env=environment(tmp_path / "home"),
             cwd=tmp_path,
             text=False,
-            imported=("perdure.cli.acp", "acp"),
         )
         self._number = 0
 

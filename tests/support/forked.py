@@ -1,13 +1,13 @@
 """Processes of our own that start at once: forked from one that has imported Perdure, and ended like any other.
 
-Most of what a short-lived `perdure gateway` costs is its imports. The server below does them once per test process;
+Most of what a short-lived `perdure gateway` costs is its imports. The server below does them once per test run;
 what it forks is a process of its own, with the arguments, environment, folder and streams it was given, which can be
 signalled and killed. How a start from nothing behaves is tested elsewhere, with `subprocess`.
 """
 
 from __future__ import annotations
 
-import atexit
+import errno
 import fcntl
 import gc
 import json
@@ -22,6 +22,7 @@ import tempfile
 import termios
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +35,7 @@ from typing import IO, Any
 # What the programs under test import anyway.
 _IMPORTED = (
     "perdure.cli.main",
+    "perdure.cli.acp",
     "perdure.cli.gateway",
     "perdure.gateway.app",
     "perdure.gateway.auth.tokens",
@@ -48,6 +50,7 @@ _IMPORTED = (
     "perdure.store.db.postgres",
     "perdure.testing.simulator",
     # What these import only as they are used.
+    "acp",
     "anyio._backends._asyncio",
     "encodings.idna",
     "genai_prices.data",
@@ -63,6 +66,7 @@ _IMPORTED = (
 _LARGEST_REQUEST = 150_000
 # A process that is started ignores those of them that the one that starts it does.
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+_started: list[subprocess.Popen[bytes]] = []
 
 
 class ForkedProcess:
@@ -147,13 +151,11 @@ def fork(
     stdout: int | None = None,
     stderr: int | None = None,
     text: bool = True,
-    imported: tuple[str, ...] = (),
     terminal: int | None = None,
 ) -> ForkedProcess:
     """Start `python ARGUMENTS`, which is `-m MODULE …` or `FILE …`; streams and `text` as for `subprocess`.
 
-    With `imported`, it is forked from a process that has imported these modules, too. A `terminal` is its controlling
-    one, and takes the place of all three streams.
+    A `terminal` is its controlling one, and takes the place of all three streams.
     """
     ignored = [number for number in _SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
     asked = {"arguments": list(arguments), "env": dict(env), "cwd": str(cwd), "ignored": ignored}
@@ -170,7 +172,7 @@ def fork(
         source, write = os.pipe()
         writer = open(write, f"w{mode}")  # noqa: SIM115  # the process's to close
     try:
-        socket.send_fds(_server(imported), [request], [source, out, err, write_status])
+        socket.send_fds(_server(), [request], [source, out, err, write_status])
     finally:
         for descriptor in {null, write_status, source, out, err} - {stdout or 1, stderr or 2, terminal}:
             os.close(descriptor)
@@ -214,66 +216,112 @@ def _stream(wanted: int | None, own: int, null: int, mode: str) -> tuple[int, IO
 
 
 @cache
-def _server(imported: tuple[str, ...]) -> socket.socket:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PERDURE_")}
-    command = [sys.executable, "-P", str(Path(__file__)), str(theirs.fileno()), *imported]
-    process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, start_new_session=True)
-    theirs.close()
-
-    def stop() -> None:
-        ours.close()
-        process.wait()
-
-    atexit.register(stop)
-    return ours
-
-
-def _serve(requests: socket.socket) -> dict[str, Any]:
-    """Fork for each request. Returns the request, in the process that is to fulfil it."""
-    for name in (*_IMPORTED, *sys.argv[2:]):
-        import_module(name)
-    assert threading.active_count() == 1, "a process with threads cannot be forked"
-    gc.freeze()
-    woken, wake = os.pipe()
-    os.set_blocking(woken, False)
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    status_of: dict[int, int] = {}
+def _server() -> socket.socket:
+    """Connect to the server of this test run, which the first of its processes starts."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
+    path = Path(tempfile.gettempdir()) / f"perdure-forks-{run}"
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     while True:
-        ready, _, _ = select.select([requests, woken], [], [])
-        if woken in ready:
-            os.read(woken, 4096)
-            _report_ended(status_of)
-        if requests not in ready:
-            continue
-        data, descriptors, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 4)
-        if not data:
+        try:
+            connection.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            _start_server(path)
+        else:
+            return connection
+
+
+def _start_server(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            time.sleep(0.01)  # another process is starting it
+            return
+        listener.listen(64)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PERDURE_")}
+        command = [sys.executable, "-P", str(Path(__file__)), str(listener.fileno())]
+        _started.append(
+            subprocess.Popen(command, pass_fds=[listener.fileno()], env=environment, start_new_session=True)
+        )
+
+
+class _Server:
+    """Forks for every request of the processes that are connected; ends with the last of them."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._path = Path(listener.getsockname())
+        self._connections: list[socket.socket] = []
+        self._status_of: dict[int, int] = {}
+        self._woken, self._wake = os.pipe()
+
+    def serve(self) -> dict[str, Any]:
+        """Return a request, in the process that is to fulfil it."""
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        while True:
+            ready, _, _ = select.select([self._listener, self._woken, *self._connections], [], [])
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                self._report_ended()
+            if self._listener in ready:
+                self._connections.append(self._listener.accept()[0])
+            for connection in [c for c in self._connections if c in ready]:
+                data, descriptors, _, _ = socket.recv_fds(connection, _LARGEST_REQUEST, 4)
+                if not data:
+                    self._drop(connection)
+                elif (request := self._fork(data, descriptors)) is not None:
+                    return request
+
+    def _drop(self, connection: socket.socket) -> None:
+        connection.close()
+        self._connections.remove(connection)
+        # They stay connected until the run is over.
+        if not self._connections:
+            self._path.unlink(missing_ok=True)
             os._exit(0)
+
+    def _fork(self, data: bytes, descriptors: list[int]) -> dict[str, Any] | None:
+        """Return the request in the new process, None in this one."""
         stdin, stdout, stderr, status = descriptors
         if (pid := os.fork()) == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for number, descriptor in enumerate((stdin, stdout, stderr)):
                 os.dup2(descriptor, number)
-            for descriptor in (*descriptors, *status_of.values(), woken, wake, requests.detach()):
+            sockets = [s.detach() for s in (self._listener, *self._connections)]
+            for descriptor in (*descriptors, *self._status_of.values(), self._woken, self._wake, *sockets):
                 os.close(descriptor)
             request: dict[str, Any] = json.loads(data)
             return request
-        status_of[pid] = status
+        self._status_of[pid] = status
         os.write(status, b"%d\n" % pid)
         for descriptor in (stdin, stdout, stderr):
             os.close(descriptor)
+        return None
+
+    def _report_ended(self) -> None:
+        while self._status_of:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            descriptor = self._status_of.pop(pid)
+            # The process that asked may have ended meanwhile.
+            with suppress(BrokenPipeError):
+                os.write(descriptor, b"%d\n" % os.waitstatus_to_exitcode(status))
+            os.close(descriptor)
 
 
-def _report_ended(status_of: dict[int, int]) -> None:
-    while status_of:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if not pid:
-            return
-        os.write(status_of[pid], b"%d\n" % os.waitstatus_to_exitcode(status))
-        os.close(status_of.pop(pid))
+def _serve(listener: socket.socket) -> dict[str, Any]:
+    for name in _IMPORTED:
+        import_module(name)
+    assert threading.active_count() == 1, "a process with threads cannot be forked"
+    gc.freeze()
+    return _Server(listener).serve()
 
 
 def _run(request: dict[str, Any]) -> None:
@@ -283,6 +331,8 @@ def _run(request: dict[str, Any]) -> None:
     if request["has_terminal"]:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    else:
+        os.setpgid(0, 0)  # a signal to the group is not for the other processes of the run
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])

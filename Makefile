@@ -43,8 +43,8 @@ $(VENV)/.dev: $(VENV)/.user
 run: $(VENV)/.user
 	$(BIN)/perdure chat $(ARGS)
 
-# Most of the suite's time is waiting: with four workers a quarter of two cores was idle.
-PYTEST := $(BIN)/python -m pytest -n 5 --dist loadgroup --no-loadscope-reorder
+# Half of the suite's time is waiting: with five workers a quarter of two cores was idle.
+PYTEST := $(BIN)/python -m pytest -n 7 --dist loadgroup --no-loadscope-reorder
 
 test: $(VENV)/.dev
 	$(PYTEST) $(ARGS)

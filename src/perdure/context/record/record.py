@@ -64,23 +64,25 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     Entries are redacted before they are rendered; results that are merely counted are left as they are.
     """
     newest = max(0, len(entries) - _NEWEST_ENTRIES)
+    # The results of a call are what lies between its message and the next one that is no result.
+    starts = [at for at, entry in enumerate(entries) if entry.message.role != "tool"]
+    known: list[tuple[int, tuple[CallLine, ...]] | None] = Entry.get_memos(map(entries.__getitem__, starts), _KEY)
     # The same call with the same result is described once.
     described: _Described = {}
-    old = _OldCalls.read(entries[:newest], described)
+    unread = [at for at, cached in zip(starts, known, strict=True) if cached is None and at < newest]
+    old = _OldCalls.read(entries[:newest], unread, described)
     if old.to_redact or not all(are_redacted(entries[newest:])):
         # Together, for equal texts are scanned once.
         redact_entries([*old.to_redact, *_entries_to_redact(entries[newest:])])
     old.cache_lines(described)
     lines: dict[tuple[int, str], CallLine] = {}
     unknown: list[tuple[int, int, int]] = []
-    # The results of a call are what lies between its message and the next one that is no result.
-    starts = [at for at, entry in enumerate(entries) if entry.message.role != "tool"]
-    for at, behind in pairwise([*starts, len(entries)]):
+    for (at, behind), before in zip(pairwise([*starts, len(entries)]), known, strict=True):
         entry = entries[at]
         calls = entry.message.tool_calls
         if not calls:
             continue
-        cached: tuple[int, tuple[CallLine, ...]] | None = entry.get_memo(_KEY)
+        cached: tuple[int, tuple[CallLine, ...]] | None = before or entry.get_memo(_KEY)
         if cached is None or cached[0] != behind - at:
             # A call may be described before its result arrives.
             cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind], described))
@@ -148,16 +150,16 @@ class _OldCalls:
         self._found: list[tuple[Entry, Sequence[Entry], list[tuple[CallLine, Entry | None]]]] = []
 
     @classmethod
-    def read(cls, entries: Sequence[Entry], described: _Described) -> _OldCalls:
+    def read(cls, entries: Sequence[Entry], unread: Iterable[int], described: _Described) -> _OldCalls:
+        """Read the entries at the indexes `unread`, none of which is a result."""
         old = cls()
-        for at, entry in enumerate(entries):
-            message = entry.message
-            if message.role == "tool":
+        for at in unread:
+            entry = entries[at]
+            if is_redacted(entry):
                 continue
-            if not message.tool_calls:
-                if not is_redacted(entry):
-                    old.to_redact.append(entry)
-            elif entry.get_memo(_KEY) is None and not is_redacted(entry):
+            if not entry.message.tool_calls:
+                old.to_redact.append(entry)
+            else:
                 behind = _results_behind(entries, at)
                 lines = list(_describe_as_is(entry, behind, described))
                 told = [answer for line, answer in lines if type(line) is not PendingCallLine]

@@ -36,6 +36,12 @@ def _long_session(turns: int) -> Iterator[Message]:
         yield assistant(f"Great question. Module {n} fails because the cache key lacks tenant_{n}. Let me go on.")
 
 
+@pytest.mark.spec("E1b")
+def test_a_stretch_of_results_alone_has_no_calls() -> None:
+    assert call_lines([]) == {}
+    assert call_lines(_entries(tool_result("c1", "1 passed"), tool_result("c2", "2 passed"))) == {}
+
+
 @pytest.mark.spec("E1b", "F1")
 def test_words_and_calls_are_in_order_with_their_addresses() -> None:
     record = draw_record(

@@ -245,7 +245,7 @@ def test_the_address_of_a_refusal_is_that_of_the_message_with_its_words() -> Non
 
 @pytest.mark.spec("E1c")
 @pytest.mark.parametrize(
-    ("words", "path", "is_blocked"),
+    ("words", "path", "is_failure"),
     [
         ("Written first, it should fail:", "/srv/shop/test_date.py", False),
         ("Run it without the fix, to see it red:", "/srv/shop/date_test.go", False),
@@ -253,16 +253,15 @@ def test_the_address_of_a_refusal_is_that_of_the_message_with_its_words() -> Non
         ("It should fail:", "/srv/shop/date.py", True),
     ],
 )
-def test_a_test_that_is_red_on_purpose_blocks_nothing(words: str, path: str, is_blocked: bool) -> None:
+def test_a_test_that_is_red_on_purpose_is_no_failure(words: str, path: str, is_failure: bool) -> None:
     output = "FAILED test_date.py::test_column - AssertionError: no date\n1 failed, 4 passed in 0.1s"
     red = [user(ASKED), *_edit(1, path), *_run(2, "pytest -q", output, words)]
     sections = _sections(*red)
-    assert ("Blocked" in sections) == is_blocked
-    assert ("written first" in sections["Active State"]) != is_blocked
+    assert ("make `pytest -q` succeed" in sections["Active Task"]) == is_failure
+    assert ("written first" in sections["Active State"]) != is_failure
     # After the change it is an error like any other.
-    assert "Blocked" in _sections(
-        *red, *_edit(3, "/srv/shop/date.py"), *_run(4, "pytest -q", output, "It must not fail:")
-    )
+    changed = _sections(*red, *_edit(3, "/srv/shop/date.py"), *_run(4, "pytest -q", output, "It must not fail:"))
+    assert "make `pytest -q` succeed" in changed["Active Task"]
 
 
 @pytest.mark.spec("O1", "E2")
@@ -337,7 +336,7 @@ def test_failures_counted_in_filtered_output_are_a_lower_bound_and_the_edit_afte
     state = _sections(user(ASKED), *run)["Active State"]
     assert "at least 1 failed (of filtered output)" in state
     later = _sections(user(ASKED), *run, *_edit(2, "/srv/shop/date.go"))
-    assert "before the last edit" in later["Blocked"]
+    assert "before the last edit" in later["Active State"]
 
 
 @pytest.mark.spec("E1c")
@@ -464,14 +463,17 @@ def test_running_the_tests_is_not_called_next_amid_the_edits() -> None:
 
 
 @pytest.mark.spec("E1c")
-def test_blocked_names_every_failing_test() -> None:
+def test_every_failing_test_is_named_as_the_state_and_blocks_nothing() -> None:
     output = (
         "FAILED tests/test_a.py::test_date - assert 1 == 2\nFAILED tests/test_b.py::test_zone - assert 3 == 4\n"
         "FAILED tests/test_c.py::test_total - assert 5 == 6\n3 failed, 1 passed in 0.1s"
     )
-    blocked = _sections(user(ASKED), *_edit(1, "/srv/shop/a.py"), *_run(2, "pytest -q", output))["Blocked"]
-    assert "test_date" in blocked
-    assert "failing as well: tests/test_b.py::test_zone, tests/test_c.py::test_total" in blocked
+    sections = _sections(user(ASKED), *_edit(1, "/srv/shop/a.py"), *_run(2, "pytest -q", output))
+    assert "test_date" in sections["Active State"]
+    assert "failing as well: tests/test_b.py::test_zone, tests/test_c.py::test_total" in sections["Active State"]
+    assert "Blocked" not in sections
+    rejected = "! [rejected] main -> main (fetch first)\nerror: failed to push some refs to 'origin'"
+    assert "git push" in _sections(user(ASKED), *_run(1, "git push", rejected))["Blocked"]
 
 
 @pytest.mark.spec("E1c", "E2")

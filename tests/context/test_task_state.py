@@ -108,14 +108,14 @@ def test_wrappers_of_a_client_are_no_requests() -> None:
 
 
 @pytest.mark.spec("O2")
-def test_an_error_that_was_solved_is_not_blocked() -> None:
+def test_an_error_that_was_solved_is_no_state() -> None:
     failing = CallFacts(error="AssertionError: 3 != 4 (test_sum.py:7)", tests=call_line.TestRun(3, 1))
     history = _History().say(user("Fix sum.")).call("test", "pytest", "failed", facts=failing)
-    assert "AssertionError: 3 != 4 (test_sum.py:7)" in write_sections(history.state)["Blocked"]
+    assert "AssertionError: 3 != 4 (test_sum.py:7)" in write_sections(history.state)["Active State"]
     history.call("edit", "sum.py").call("test", "pytest", facts=CallFacts(tests=call_line.TestRun(4, 0)))
     (error,) = history.state.errors
     assert (error.is_open, error.seq, error.solved_seq) == (False, 2, 6)
-    assert "Blocked" not in write_sections(history.state)
+    assert "AssertionError" not in write_sections(history.state)["Active State"]
     assert "4 passed, 0 failed" in write_sections(history.state)["Active State"]
 
 

@@ -36,6 +36,14 @@ def has_broken_block(text: str) -> bool:
     return _BEGIN in text and any(block["end"] is None for block in _BLOCK.finditer(f"{text}\n"))
 
 
+def edited_paths(text: str) -> tuple[str, ...]:
+    """Return the files that the complete blocks of a text change."""
+    if _BEGIN not in text:
+        return ()
+    paths = (block["path"] for block in _BLOCK.finditer(f"{text}\n") if block["end"] is not None)
+    return tuple(dict.fromkeys(path for path in paths if path))
+
+
 def _fold(block: re.Match[str]) -> str:
     head = f"{block['fence']}{block['path']}:\n" if block["path"] else ""
     body = block["body"]

@@ -332,11 +332,14 @@ def _omission_note(lines: int) -> str:
 
 def _section_named(head: re.Match[str]) -> str:
     title = _clean(head["hash"] or head["bold"] or head["number"] or "")
-    if title in _EXACT:
-        return _EXACT[title]
-    if head["hash"] is not None and head[0].lstrip().startswith("####"):
-        return ""
-    return next((name for name, words in _LIKELY if any(w in title for w in words)), "")
+    is_minor = head["hash"] is not None and head[0].lstrip().startswith("####")
+    return _EXACT.get(title, "") if is_minor else section_of(title)
+
+
+def section_of(title: str) -> str:
+    """Map a heading in other words to one of our sections; "" where it fits none."""
+    title = _clean(title)
+    return _EXACT.get(title) or next((name for name, words in _LIKELY if any(w in title for w in words)), "")
 
 
 def _clean(title: str | None) -> str:

@@ -255,7 +255,10 @@ def _move_to_cut(
 def _with_pinned(
     messages: Sequence[Message], tokens: Sequence[int], boundaries: Boundaries, newest: int | None, limits: Limits
 ) -> Boundaries:
-    """Pin the newest request, and the last visible reply where it fits, though they are older than the tail."""
+    """Pin the newest request, and the last visible reply where it fits, though they are older than the tail.
+
+    A reply with work between it and the newest request is left to the record.
+    """
     pinned = []
     spent = sum(tokens[boundaries.tail_start :])
     if newest is not None and newest >= boundaries.head_end:
@@ -273,7 +276,9 @@ def _with_pinned(
             following = min((k for k in pinned if k > i), default=boundaries.tail_start)
             # Directly before another assistant message the two would be merged, and could not be separated again.
             is_alone = following == boundaries.size or messages[following].role != "assistant"
-            if i < boundaries.tail_start and is_alone and spent + tokens[i] <= most:
+            # Right before a request it reads as what that answers.
+            is_next = newest is None or newest < i or all(m.role == "user" for m in messages[i + 1 : newest])
+            if i < boundaries.tail_start and is_alone and is_next and spent + tokens[i] <= most:
                 pinned.append(i)
             break
     return replace(boundaries, pinned=tuple(sorted(pinned)))

@@ -13,13 +13,14 @@ from itertools import islice
 
 from perdure.context.fitting import address, common_folder, fair_share, join_names, relative_to, whole_sentences
 from perdure.context.task_state.decisions import has_subject
-from perdure.context.task_state.state import LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
+from perdure.context.task_state.inherited import write_inherited
+from perdure.context.task_state.state import BEFORE_LOG, LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
 from perdure.context.text import both_ends, clip, sentences, tidy
 from perdure.context.tool_calls.output import CallFinding, read_output, unique
 from perdure.context.tool_calls.shell import short_command
 from perdure.context.tool_calls.test_runs import read_tests
 from perdure.context.user_text.authorship import asks_something
-from perdure.context.user_text.intent import BELOW, is_directive
+from perdure.context.user_text.intent import BELOW, is_command, is_directive
 from perdure.redaction import redact
 
 OPEN = "The user's unfinished requests, word for word, newest last:"
@@ -115,6 +116,9 @@ _STATES_TASK = re.compile(
     r"|\bich möchte, dass du\b"
     r"|你的任务|请(?:你|帮)|任务是|あなたの(?:任務|仕事|タスク)|してください|당신의 (?:임무|작업)|해 ?(?:줘|주세요)"
 )
+# At the end of a command: programs that cut its output, and where that goes.
+_CUTTERS = frozenset(("head", "tail", "tee", "less"))
+_REDIRECTIONS = ("2>&1", "> /dev/null", ">/dev/null", "2>/dev/null", "&>/dev/null")
 # An address of a client, or a pattern of names.
 _NO_FILE = re.compile(r"^\w+://|[*?]|\bnode_modules/|\bsite-packages/")
 
@@ -125,11 +129,14 @@ def write_active_task(state: TaskState, room: int = DEFAULT_TASK_CHARS) -> str:
     Short requests are quoted whole before long ones share what is left of the room; what is left out has its address.
     """
     open_requests = state.open_requests
+    if not open_requests and state.inherited is not None and state.inherited_open:
+        return f"{write_inherited(state.inherited)}{_describe_pending_question(state)}{_progress(state)}"
     if not open_requests:
         closed = [r for r in state.requests if r.status == "answered"]
         if not closed:
             return f"None{_describe_pending_question(state)}"
-        return f"{ALL_ANSWERED}\n{_quote_request(closed[-1], room, state)}{_describe_pending_question(state)}"
+        last = next((r for r in reversed(closed) if not is_command(r.own_words)), closed[-1])
+        return f"{ALL_ANSWERED}\n{_quote_request(last, room, state)}{_describe_pending_question(state)}"
     number = min(len(open_requests), max(1, room // _LEAST_QUOTE_CHARS))
     earlier, newest = open_requests[: len(open_requests) - number], open_requests[-number:]
     share = max(_LEAST_QUOTE_CHARS, fair_share([len(r.own_words) for r in newest], room))
@@ -178,7 +185,19 @@ def states_task(sentence: str) -> bool:
 
 
 def _describe_reference(request: UserRequest) -> str:
-    """Quote the question or words of the assistant that a request refers to; "" if it refers to none."""
+    """Quote what a request refers to, and name what was changed for an earlier one; "" where there is neither."""
+    return _quote_reference(request) + (
+        f"\n(worked on before the next message: changed {join_names(_base_names(request.changed), _STEP_CHARS)})"
+        if request.changed
+        else ""
+    )
+
+
+def _base_names(paths: Sequence[str]) -> list[str]:
+    return [path.rpartition("/")[2] for path in paths]
+
+
+def _quote_reference(request: UserRequest) -> str:
     if request.about and request.answers not in request.about:
         return f"\n(to the assistant's question “{request.answers}”; of its list: “{request.about}”)"
     if request.about:
@@ -205,9 +224,9 @@ def _subject(state: TaskState) -> str:
 # -- how far it is ---------------------------------------------------------------------------------------------------
 def task_files(state: TaskState) -> list[TouchedFile]:
     """Return the files that were changed since the newest open request, newest first; none where none is open."""
-    if not state.open_requests:
+    since = state.task_seq
+    if since is None:
         return []
-    since = state.open_requests[-1].seq
     changed = (f for f in reversed(state.files) if f.status == "changed")
     return [f for f in changed if f.changed_seq is not None and f.changed_seq > since]
 
@@ -226,7 +245,7 @@ def files_root(state: TaskState) -> str:
 
 def next_step(state: TaskState) -> str:
     """Return the first open item of the plan for the open requests; "" without one."""
-    since = state.open_requests[0].seq if state.open_requests else None
+    since = state.open_requests[0].seq if state.open_requests else state.task_seq
     return next((i.text for i in state.open_plan if since is not None and i.seq > since), "")
 
 
@@ -235,7 +254,7 @@ def next_open_step(state: TaskState) -> str:
 
     It is never a further test run: `_progress` lists tests that were not run after an edit under "Not checked".
     """
-    if not state.open_requests or next_step(state) or state.announced is not None:
+    if state.task_seq is None or next_step(state) or state.announced is not None:
         return ""
     step = next(iter(open_steps(state)), "")
     return "" if step and step == _check_again(state) else step
@@ -246,7 +265,7 @@ def open_steps(state: TaskState) -> list[str]:
     # Blocked lists a failure that the user reports; no call of it can be repeated.
     failures = [e for e in state.open_errors[-_MOST_FAILURES:] if e.target]
     steps = [f"make {_failed_call(e)} succeed{address(e.seq)}" for e in reversed(failures)]
-    if not state.open_requests:
+    if state.task_seq is None:
         return steps
     # A run that fails is to be repeated anyway.
     is_failing = state.tests is not None and any(e.seq == state.tests.seq for e in state.open_errors)
@@ -256,13 +275,13 @@ def open_steps(state: TaskState) -> list[str]:
     return steps
 
 
-def failing_beside(state: TaskState, error: TaskError) -> str:
+def failing_beside(state: TaskState, error: TaskError, *, most: int = _FAILING_CHARS) -> str:
     """Name the other tests that fail in the run of an error: the first one alone would seem to be all."""
     if state.tests is None or state.tests.seq != error.seq:
         return ""
     names = unique(failure.partition(" — ")[0] for failure in state.tests.run.failures)
     names = [name for name in names if name not in error.text]
-    return f"; failing as well: {join_names(names, _FAILING_CHARS)}" if names else ""
+    return f"; failing as well: {join_names(names, min(most, _FAILING_CHARS))}" if names else ""
 
 
 def _check_again(state: TaskState) -> str:
@@ -272,11 +291,25 @@ def _check_again(state: TaskState) -> str:
 def _name_of(tests: LastTestRun) -> str:
     """Name a test run; a build or another check by its command."""
     is_test = tests.is_suite or tests.run.passed is not None
-    return "the tests" if is_test else f"`{short_command(tests.target, _STEP_CHARS // 2)}`"
+    return "the tests" if is_test else f"`{short_command(without_output_filters(tests.target), _STEP_CHARS // 2)}`"
 
 
 def _failed_call(error: TaskError) -> str:
-    return f"`{short_command(error.target, _STEP_CHARS // 2)}`"
+    return f"`{short_command(without_output_filters(error.target), _STEP_CHARS // 2)}`"
+
+
+def without_output_filters(command: str) -> str:
+    """Return a command without what only cuts its output: `| head -50`, `2>&1`."""
+    rest = command.rstrip()
+    while True:
+        before, pipe, last = rest.rpartition("|")
+        redirection = next((r for r in _REDIRECTIONS if rest.endswith(f" {r}")), "")
+        if redirection:
+            rest = rest.removesuffix(redirection).rstrip()
+        elif pipe and last.split()[:1] and last.split()[0] in _CUTTERS and not any(c in last for c in ";&`"):
+            rest = before.rstrip()
+        else:
+            return rest or command
 
 
 def _asked_git(state: TaskState) -> Iterator[tuple[str, UserRequest]]:
@@ -298,6 +331,7 @@ def _progress(state: TaskState) -> str:
     """List what was done since the newest request, what comes next, and what was not checked."""
     parts = (
         ("Done since then", _list_work_done(state)),
+        ("Checked", _describe_check(state)),
         ("Not applied", _not_applied(state)),
         ("Under way", _under_way(state)),
         ("Not marked as done", _worked_on(state)),
@@ -313,7 +347,7 @@ BY_USER = "taken back by the user with /undo files"
 
 
 def _list_work_done(state: TaskState) -> Iterator[str]:
-    since = state.open_requests[-1].seq
+    since = BEFORE_LOG if state.task_seq is None else state.task_seq
     done = [i for i in state.plan if i.is_done and i.seq > since]
     if done:
         steps = "; ".join(clip(tidy(i.text), _STEP_CHARS // 2) for i in done[-_MOST_STEPS:])
@@ -346,6 +380,18 @@ def _commit_status(state: TaskState, files: Sequence[TouchedFile]) -> str:
     if len(open_files) == len(files):
         return " (not committed)"
     return f" (not committed: {', '.join(f.path.rpartition('/')[2] for f in open_files)})" if open_files else ""
+
+
+def _describe_check(state: TaskState) -> Iterator[str]:
+    """Yield the test run that passed after the last change: what is missing may be the answer alone."""
+    tests, files = state.tests, task_files(state)
+    if tests is None or not files or not tests.is_ok or tests.is_outdated or tests.changed_since:
+        return
+    if tests.seq < max(f.changed_seq or 0 for f in files) or any(_unrun_tests(state)):
+        return
+    is_all = state.open_requests and not (open_steps(state) or state.open_plan or state.announced or state.unknown_call)
+    rest = "; no failure and no open step is known, only the answer was not given yet" if is_all else ""
+    yield f"{_name_of(tests)} passed after the last change{address(tests.seq)}{rest}"
 
 
 def _not_applied(state: TaskState) -> Iterator[str]:
@@ -387,7 +433,7 @@ def _unrun_tests(state: TaskState) -> Iterator[str]:
     what = _name_of(tests).removeprefix("the ")
     if tests.changed_since:
         yield f"{what} not run since {', '.join(tests.changed_since)} changed"
-    elif tests.seq < state.open_requests[-1].seq and not tests.is_outdated:
+    elif tests.seq < (state.task_seq or 0) and not tests.is_outdated:
         yield f"{what} not run since then"
     if tests.is_suite and (unrun := unrun_tests(state)):
         yield f"no run has covered {join_names(unrun, _STEP_CHARS)} since changed"

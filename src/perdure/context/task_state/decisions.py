@@ -7,7 +7,7 @@ and marks those that a later message replaced.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -138,6 +138,13 @@ class DecisionLog:
         for text in choices:
             self._add(TaskDecision(text, seq, is_by_user=True, about=about))
         self._last_user_seq = seq
+
+    def undo(self, seqs: Collection[int], *, by_seq: int) -> None:
+        """Mark what was decided at some positions as replaced, because its edits were undone."""
+        self._decisions = [
+            replace(d, superseded_seq=by_seq) if d.seq in seqs and d.superseded_seq is None else d
+            for d in self._decisions
+        ]
 
     def add_assistant(self, seq: int, choices: Sequence[str]) -> None:
         for text in choices:

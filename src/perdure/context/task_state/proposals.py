@@ -15,6 +15,7 @@ from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
 
 _LONGEST_ANSWER = 120
+_BARE_CHARS = 16
 _QUESTION_CHARS = 400
 _OPTION_CHARS = 150
 _ABOUT_CHARS = 330
@@ -94,6 +95,10 @@ _REFERS = re.compile(
 _ASKS_FOR_DATA = re.compile(
     r"(?i)\b(?:(?:could|can|would|may|please|kindly)\b[^?]{0,30}\b(?:provide|share|give|tell|send|have|enter|specify)"
     r"\b[^?]{0,40}\b(?:your|me|the) |what(?:['’]s| is| are) your )"
+)
+_ASKS_OPENLY = re.compile(
+    r"(?i)^\W*(?:(?:so|and|ok(?:ay)?|now)[,. ]+)*(?:what|which|how|who|where|when|why|was|welche[rs]?|wie|que|qué)\b"
+    r"(?! (?:if|about)\b)|^\W*(?:뭐|뭘|무엇|어떤|어느|어디|언제|什么|哪|怎么|要做什么|何|どの|どう|いつ)"
 )
 # An answer that points at what was proposed, instead of naming it.
 _POINTS = re.compile(
@@ -179,9 +184,20 @@ def is_answer(answer: str) -> bool:
     return _AGREES.match(answer) is not None or _DECLINES.match(answer) is not None
 
 
+def is_bare_answer(answer: str) -> bool:
+    """Return whether a message agrees or declines in a few words, and says nothing else."""
+    return len(answer) <= _BARE_CHARS and is_answer(answer)
+
+
 def asks_for_data(question: str) -> bool:
     """Return whether a question asks for an id or a name: its answer decides nothing."""
     return _ASKS_FOR_DATA.search(question) is not None
+
+
+def asks_openly(question: str) -> bool:
+    """Return whether a question cannot be answered by a yes: what, which, how."""
+    last = sentences(question)[-1:]
+    return bool(last) and _ASKS_OPENLY.search(last[0]) is not None
 
 
 def may_take_up(answer: str) -> bool:

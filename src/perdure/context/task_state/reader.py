@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perdure.context.patterns import PatternMatcher
 from perdure.context.summary_check import MARK
 from perdure.context.task_state.active_task import carried_words, parse_active_task, read_report
+from perdure.context.task_state.answers import AnswerLog
 from perdure.context.task_state.decisions import (
     DecisionLog,
     UserReading,
@@ -21,13 +22,15 @@ from perdure.context.task_state.decisions import (
     topic_words,
     user_reading,
 )
+from perdure.context.task_state.edit_log import EditLog
+from perdure.context.task_state.inherited import carry_inherited, is_foreign_summary, issue_title, read_inherited
 from perdure.context.task_state.instructions import clip_refused_call, parse_instructions
-from perdure.context.task_state.proposals import asks_for_data, find_referent, proposal_of
-from perdure.context.task_state.replies import answer_of, changes_of, reply_reading
+from perdure.context.task_state.proposals import asks_for_data, asks_openly, find_referent, is_bare_answer, proposal_of
+from perdure.context.task_state.replies import newest_finding, reply_reading
 from perdure.context.task_state.requests import RequestLog
 from perdure.context.task_state.state import (
     BEFORE_LOG,
-    AnsweredQuestion,
+    InheritedTask,
     PlanItem,
     SourcedValue,
     StandingInstruction,
@@ -37,9 +40,9 @@ from perdure.context.task_state.state import (
 from perdure.context.task_state.work import LOOKS, WorkLog
 from perdure.context.text import first_words, sentences, tidy
 from perdure.context.tool_calls.call_line import CallKind, CallLine
-from perdure.context.user_text.instruction_scope import is_for_one_task
+from perdure.context.user_text.instruction_scope import is_for_one_task, is_lasting
 from perdure.context.user_text.intent import before_fiction, is_directive, read_sentences, rules_among
-from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall, files_taken_back
+from perdure.core.messages import Entry, Message, ToolCall, files_taken_back
 from perdure.redaction import redact
 
 # The line of each call, by the position of the message that made it and the id of the call.
@@ -51,6 +54,8 @@ _ENDED = re.compile(
 )
 _ENDED_ID = re.compile(r"<task-id>([\w-]{1,60})</task-id>\s*<status>(?:completed|failed|killed|stopped)</status>")
 _NOTIFICATION = "<task-notification>"
+# The command of a client that undoes the edits in the last reply.
+_UNDO = "/undo"
 _COMMAND_LINE = re.compile(r"\A/[\w:-]{1,40}[ \t]*\n+(?=\S)")
 _MOST_RESULTS = 64
 _MOST_CHANGES = 300
@@ -76,7 +81,6 @@ _EXPECTS_FAILURE = re.compile(
     r"|fails? (?:first|as expected|before)|(?:is|are|stays?|it|first|now|be) red|red first|TDD|test[- ]first"
     r"|reproduc\w+|without the (?:fix|change))\b"
 )
-_MOST_QUESTIONS = 10
 _MOST_DEFERRED = 3
 _DEFERS = PatternMatcher(
     marks=(
@@ -114,21 +118,11 @@ _QUESTION_CHARS = 220
 _SLIGHT_CHARS = 8
 # An item of a plan belongs to a request that has this share of its words.
 _SAME_ITEM_SHARE = 0.5
-_QUESTION = re.compile(r"[?？]\s*$")
 # Words between marks of code, which the assistant may have formatted otherwise; and the messages that are compared.
 _WORD_RUN = re.compile(r"[^\W\d_]+(?:[ ,-]+[^\W\d_]+)*")
 _LEAST_RUN = 8
 _LEAST_QUOTED = 48
 _MOST_BEFORE = 200
-_FENCE = "\n```"
-_MOST_EDITS = 300
-_CODE_SPAN = re.compile(r"`([^`\n]{3,120})`")
-_CODE_NAME = re.compile(r"[A-Za-z_]\w{4,}")
-# A question has this share of the words of an earlier one that it asks again.
-_SAME_QUESTION_SHARE = 0.75
-# A longer reply to a request has words of it, in scripts without blanks this share of the signs.
-_SHORT_REPORT = 240
-_LEAST_SHARED = 0.2
 
 
 def read_state(
@@ -174,30 +168,6 @@ def _result_seq(entries: Sequence[Entry], at: int, call: ToolCall) -> int:
 
 
 @dataclass(slots=True)
-class EditLog:
-    """The newest edits, to tell which statements about the code they overtook."""
-
-    _calls: deque[tuple[int, ToolCall]] = field(default_factory=lambda: deque(maxlen=_MOST_EDITS))
-
-    def add(self, seq: int, call: ToolCall) -> None:
-        self._calls.append((seq, call))
-
-    def has_removed(self, statement: str, seq: int) -> bool:
-        """Return whether an edit after a position removed a name of the code that a statement has."""
-        names = [n for span in _CODE_SPAN.findall(statement) for n in _CODE_NAME.findall(span)]
-        return bool(names) and any(at > seq and _removes(call.arguments, names) for at, call in self._calls)
-
-
-def _removes(arguments: str, names: Sequence[str]) -> bool:
-    old, new = (arguments.find(f'"{n}') for n in ("old", "new"))
-    if old < 0 or new < 0:
-        return False
-    before, after = (arguments[old:new], arguments[new:]) if old < new else (arguments[old:], arguments[new:old])
-    removed = (n for n in names if n in before and n not in after)
-    return any(re.search(rf"\b{n}\b", before) for n in removed)
-
-
-@dataclass(slots=True)
 class _StateFold:
     """The state so far, updated by one message at a time."""
 
@@ -207,20 +177,15 @@ class _StateFold:
     edits: EditLog = field(default_factory=EditLog)
     calls: list[CallLine] = field(default_factory=list)
     goal: SourcedValue | None = None
-    is_continued: bool = False
+    issue: SourcedValue | None = None
+    inherited: InheritedTask | None = None
     # What the user left for later.
     deferred: list[SourcedValue] = field(default_factory=list)
     instructions: dict[str, StandingInstruction] = field(default_factory=dict)
     # The newest statements that may take one of them back.
     changes: deque[StandingInstruction] = field(default_factory=lambda: deque(maxlen=_MOST_CHANGES))
-    # Requests with the replies to them, and whether the work changed something for them.
-    answered: dict[int, tuple[UserRequest, Entry, bool]] = field(default_factory=dict)
-    # Replies that may name changes which no call shows, by the position of the request.
-    stating: dict[int, list[Entry]] = field(default_factory=dict)
-    # Positions of requests whose answers the user corrected.
-    disputed: set[int] = field(default_factory=set)
-    # Numbers of changes and of steps when the user last wrote.
-    _counts_before: tuple[int, int] = (0, 0)
+    # Replies with edits that the user did not undo.
+    replies_with_edits: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     # The newest messages of the assistant with text: since the last reply, for the plan; and the last one.
     texts: list[Entry] = field(default_factory=list)
     # The assistant's question that the user postponed and did not come back to.
@@ -237,6 +202,10 @@ class _StateFold:
     _has_calls: bool = False
     # Whether the user ever refused a call: in most histories no approved one has to be compared.
     _has_refusals: bool = False
+    answers: AnswerLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.answers = AnswerLog(self.work, self.edits)
 
     def carry(self, previous: Mapping[str, str]) -> None:
         """Start from the requests and instructions that an earlier handoff quotes."""
@@ -251,14 +220,16 @@ class _StateFold:
             self._instruct(instruction)
         self.work.steps.carry(previous.get("Completed Actions", ""))
         lines = previous.get("Goal", "").splitlines()
-        if goal := "\n".join(line for line in lines if MARK not in line).strip():
+        goal = "\n".join(line for line in lines if MARK not in line).strip()
+        self.inherited = carry_inherited(previous.get("Active Task", ""), goal)
+        if goal:
             self.goal = SourcedValue(goal, BEFORE_LOG)
 
     def add_from_user(self, entries: Sequence[Entry], at: int) -> None:
         entry = entries[at]
         message = entry.message
-        if self.goal is None and message.text.startswith(SUMMARY_OPENINGS):
-            self.is_continued = True
+        if not self.requests.requests and is_foreign_summary(message.text):
+            self.inherited = read_inherited(message, entry.seq)
         if (restored := files_taken_back(message)) is not None:
             self.work.take_back(entry.seq, restored)
         if not message.is_real_user:
@@ -266,6 +237,8 @@ class _StateFold:
         if message.text.startswith(_NOTIFICATION):
             self.work.end_process(*(m[1] for p in (_ENDED_ID, _ENDED) if (m := p.search(message.text[:1_000]))))
         reading = user_reading(entry)
+        if self.issue is None and not self.requests.requests and (title := issue_title(message.text)):
+            self.issue = SourcedValue(title, entry.seq)
         self._add_user(entry.seq, reading, entries[max(0, at - _MOST_BEFORE) : at] if reading.rules else ())
         revisions = revisions_of(entry) if self.instructions else ()
         self.changes.extend(
@@ -299,7 +272,7 @@ class _StateFold:
             if line.outcome == "ok":
                 self._done_kinds.add(line.kind)
                 if line.kind == "edit":
-                    self.edits.add(seq, call)
+                    self.edits.add(seq, line, call)
                 if line.facts.tests is None:  # as of almost every call
                     self._add_call(seq, line, expects_failure=False)
                     continue
@@ -309,16 +282,18 @@ class _StateFold:
             self._add_call(_result_seq(entries, at, call), line, expects_failure=expects_failure)
 
     def _add_user(self, seq: int, reading: UserReading, before: Sequence[Entry]) -> None:
-        if not reading.text:
+        if not reading.text or (reading.text.endswith(_UNDO) and self._undo_reply(seq)):
             return
         about = self._find_referent(reading)
         question = proposal_of(self.last_reply).question if about and self.last_reply is not None else ""
-        if (disputed := self._find_disputed_request(reading)) is not None:
-            self.disputed.add(disputed)
+        if reading.corrections or reading.takes_back:
+            self.answers.dispute(self.last_reply)
         self._note_put_off(reading, about)
-        self.last_reply = None
-        self._counts_before = self.work.changes, self.work.steps_taken
+        reply, self.last_reply = self.last_reply, None
+        self.answers.begin_turn()
         self.requests.add_user(seq, reading, about=about, question=question)
+        while reply is not None and self.requests.discussed:
+            self.answers.add_discussed(self.requests.discussed.pop(), reply)
         self._drop_cancelled(seq)
         request = self.requests.requests[-1] if self.requests.requests else None
         if request is not None and request.seq == seq:
@@ -330,7 +305,7 @@ class _StateFold:
             self.goal = SourcedValue(before_fiction(words) or sentences(words)[0], seq)
             self._greeting_seq = seq if _is_slight(words) else BEFORE_LOG - 1
         choices = (tidy(reading.own_words),) if about else reading.choices
-        if asks_for_data(about):
+        if asks_for_data(about) or (is_bare_answer(reading.own_words) and asks_openly(about)):
             choices = ()
         if _DEFERS.is_in(reading.own_words):
             deferrals = filter(_is_deferral, sentences(reading.own_words))
@@ -341,6 +316,21 @@ class _StateFold:
                 self._instruct(StandingInstruction(rule, seq))
         for text in reading.corrections:
             self._instruct(StandingInstruction(text, seq, "correction"))
+
+    def _undo_reply(self, seq: int) -> bool:
+        """Take back the edits of the newest reply that has any, with what was decided and laid down for them."""
+        if not self.replies_with_edits:
+            return False
+        reply_seq, paths = self.replies_with_edits.pop()
+        for path in paths:
+            self.work.undo(path, (reply_seq,))
+        self.answers.undo(reply_seq)
+        request_seqs = self.requests.undo_reply(reply_seq, seq)
+        self.decisions.undo((reply_seq, *request_seqs), by_seq=seq)
+        for text, instruction in list(self.instructions.items()):
+            if instruction.seq in request_seqs and not is_lasting(text):
+                del self.instructions[text]
+        return True
 
     def _note_put_off(self, reading: UserReading, about: str) -> None:
         """Keep the questions of the last reply that a message puts off, until one is about them."""
@@ -356,13 +346,6 @@ class _StateFold:
             common = max(len(topic & topic_words(words)) for words in (reading.own_words, question))
             if about or reading.is_bare or common >= min(_FEWEST_COMMON, (len(topic) + 1) // 2):
                 self.put_off = None
-
-    def _find_disputed_request(self, reading: UserReading) -> int | None:
-        """Return the position of the request whose answer, right before a message, the message corrects."""
-        if not self.answered or not (reading.corrections or reading.takes_back):
-            return None
-        request, reply, _ = next(reversed(self.answered.values()))
-        return request.seq if reply is self.last_reply else None
 
     def _find_referent(self, reading: UserReading) -> str:
         """Return the part of the reply right before it that a short answer refers to."""
@@ -401,22 +384,16 @@ class _StateFold:
         # A final reply without a plan ends the one before.
         self.texts = [entry]
         self.last_reply = entry
+        if reply.edited_paths:
+            self.replies_with_edits.append((entry.seq, reply.edited_paths))
+            self.work.edit_in_reply(entry.seq, reply.edited_paths)
         waiting = self.requests.open
         self.requests.add_reply(entry.seq, reply)
         still_open = self.requests.open
         closed = [] if len(still_open) == len(waiting) else waiting
         if closed:
             # One reply to several requests answers the newest; the others were steps on the way.
-            request = max(closed, key=lambda r: r.seq)
-            self.answered.pop(request.seq, None)
-            is_question = _QUESTION.search(request.own_words) is not None
-            changes, steps = self._counts_before
-            # Where no tool edits, the reply itself has the code.
-            has_steps = self.work.steps_taken > steps or _FENCE in entry.message.text
-            has_changed = self.work.changes > changes
-            if not has_changed and not is_question and has_steps:
-                self.stating.setdefault(request.seq, []).append(entry)
-            self.answered[request.seq] = request, entry, has_changed
+            self.answers.add(max(closed, key=lambda r: r.seq), entry)
             if self.work.plan and not still_open and not reply.has_more_to_do:
                 self.work.plan.clear()
         self.work.end_turn(entry.seq, may_be_open=not closed or (self.work.has_failed and reply.has_failed))
@@ -449,17 +426,20 @@ class _StateFold:
 
     def state(self) -> TaskState:
         work = self.work
+        for path, seqs in self.edits.list_undone():
+            work.undo(path, seqs)
         question = self.requests.question
         return TaskState(
-            requests=tuple(self.requests.requests),
+            requests=self._list_requests(),
             stops=tuple(self.requests.stops),
             goal=self.goal,
-            is_continued=self.is_continued,
+            issue=self.issue,
+            inherited=self.inherited,
             instructions=tuple(self._list_instructions()),
             decisions=self.decisions.decisions,
-            questions=tuple(self._answers(is_work=False)),
-            outcomes=tuple(self._answers(is_work=True)),
-            worked_on=frozenset(filter(self._is_work, self.answered)),
+            questions=tuple(self.answers.list_questions()),
+            outcomes=tuple(self.answers.list_outcomes()),
+            worked_on=self.answers.worked_on,
             files=tuple(work.files.values()),
             taken_back=tuple(work.taken_back),
             commits=tuple(work.commits),
@@ -480,6 +460,7 @@ class _StateFold:
             put_off=self.put_off,
             calls_since=tuple(work.calls.most_common()),
             announced=self._find_announced_step(),
+            finding=newest_finding(self.texts),
             broken_edit_seq=self.requests.broken_edit_seq,
             unknown_call=work.unknown_call,
             unrun_tests=tuple(work.unrun_tests),
@@ -487,6 +468,14 @@ class _StateFold:
             has_edits=work.has_edits,
             calls=tuple(self.calls),
         )
+
+    def _list_requests(self) -> tuple[UserRequest, ...]:
+        """Return the requests; one that a later message interrupted with what was changed for it."""
+        requests = list(self.requests.requests)
+        for at in self.requests.open_indexes[:-1]:
+            changed = self.work.files_changed(requests[at].seq, requests[at + 1].seq)
+            requests[at] = replace(requests[at], changed=changed)
+        return tuple(requests)
 
     def _find_announced_step(self) -> SourcedValue | None:
         """Return the step that the assistant announced, unless its call succeeded or failed, or the work went on."""
@@ -500,31 +489,6 @@ class _StateFold:
         if self._done_kinds - (_PREPARES if not is_look else frozenset()):
             return None
         return SourcedValue(words, last.seq) if words and not is_directive(words) else None
-
-    def _is_work(self, seq: int) -> bool:
-        """Return whether something was changed for a request; where nothing is edited in place, the reply tells it."""
-        if self.answered[seq][2] or self.work.has_edits:
-            return self.answered[seq][2]
-        return any(map(changes_of, self.stating.get(seq, ())))
-
-    def _answers(self, *, is_work: bool) -> Iterator[AnsweredQuestion]:
-        """Yield the answered questions, or the requests for which something was changed or done, with the outcome."""
-        chosen = [(a, reply) for a, reply, _ in self.answered.values() if is_work == self._is_work(a.seq)]
-        chosen = chosen[-_MOST_QUESTIONS:]
-        topics = [topic_words(request.own_words) for request, _ in chosen]
-        for n, (request, reply) in enumerate(chosen):
-            if not is_work and _is_asked_again(topics[n], topics[n + 1 :]):
-                continue
-            is_disputed = request.seq in self.disputed
-            question = first_words(_without_demands(request.own_words), _QUESTION_CHARS)
-            if is_work:
-                undone_files = self.work.files_taken_back(request.seq, reply.seq)
-                files = tuple(f for f in self.work.files_changed(request.seq, reply.seq) if f not in undone_files)
-                changes = _join_statements(c for c in changes_of(reply) if not self.edits.has_removed(c, reply.seq))
-                request_words = question if not changes or _is_about(topics[n], reply.message.text) else ""
-                yield AnsweredQuestion(request_words, changes, request.seq, reply.seq, files, undone_files, is_disputed)
-            elif question and not is_disputed:
-                yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq)
 
     def _list_planned_steps(self) -> tuple[PlanItem, ...]:
         """Return the steps of the newest message with a plan, if no final reply or other request came after it."""
@@ -540,35 +504,9 @@ class _StateFold:
         return tuple(PlanItem(p, is_done=False, seq=entry.seq) for p in dict.fromkeys(steps))
 
 
-def _without_demands(words: str) -> str:
-    """Return what a message asks, without a story in it and without demands: the user's rules are quoted as such."""
-    return " ".join(s for s in sentences(before_fiction(words)) if not is_directive(s))
-
-
 def _is_deferral(sentence: str) -> bool:
     is_short = len(sentence) <= _QUESTION_CHARS and not sentence.endswith(("?", "？"))
     return is_short and _DEFERS.is_in(sentence)
-
-
-def _join_statements(statements: Iterable[str]) -> str:
-    """Join statements, those without a full stop by semicolons."""
-    text = ""
-    for statement in statements:
-        text += ("" if not text else " " if text[-1] in ".!。！" else "; ") + statement
-    return text
-
-
-def _is_about(topic: frozenset[str], reply: str) -> bool:
-    """Return whether a reply is short or has words of a request: a long one that has none answers something else."""
-    if not topic or len(reply) <= _SHORT_REPORT:
-        return True
-    shared = len(topic & topic_words(reply))
-    return shared > 0 if all(map(str.isascii, topic)) else shared >= _LEAST_SHARED * len(topic)
-
-
-def _is_asked_again(topic: frozenset[str], later: Sequence[frozenset[str]]) -> bool:
-    """Return whether a later question is about the same, so that its answer counts."""
-    return any(len(topic & other) >= _SAME_QUESTION_SHARE * len(topic) for other in later) if len(topic) > 1 else False
 
 
 def _read_report(message: Message) -> CallLine | None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from perdure.context.edit_blocks import has_broken_block
+from perdure.context.edit_blocks import edited_paths, has_broken_block
+from perdure.context.patterns import PatternMatcher
 from perdure.context.task_state.decisions import (
     INTERRUPTED,
     announcement_of,
@@ -19,7 +20,8 @@ from perdure.context.task_state.decisions import (
     plan_of,
     user_reading,
 )
-from perdure.context.text import Passage, clip, sentences, split_passages, tidy
+from perdure.context.task_state.state import SourcedValue
+from perdure.context.text import Passage, clip, is_narration, sentences, split_passages, tidy
 from perdure.context.user_text.intent import before_fiction
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
@@ -79,6 +81,15 @@ _NO_CHANGE = re.compile(
     r"|not (?:yet )?(?:been )?\w+ed"
     r"|(?:is|are|be|gets?|being|when|after|once|whether) (?!now\b|fixed|resolved|done)(?:\w+ )?\w+ed)\b"
 )
+# Participles that name a thing or a state ("any created files", "fully committed"), and what a part of the work does.
+_ATTRIBUTE = re.compile(
+    r"(?i)\b(?:(?:the|an?|any|all|each|every|its|their|your|this|that|those|these) (?:\w+ly )?\w{2,}ed(?= [\w`])"
+    r"|(?:fully|partially|already|with \S{1,60}) \w{2,}ed)\b"
+)
+_DOES = re.compile(
+    r"(?:Uses|Runs|Commits|Creates|Verifies|Checks|Returns|Asks|Calls|Handles|Supports|Allows|Ensures|Shows|Reads|Writes"
+    r"|Validates|Prompts|Logs|Sends|Triggers|Starts|Loads|Stores|Links|Contains|Covers|Explains|Describes|Documents) "
+)
 _LISTED = re.compile(r"(?:\d{1,2}[.)]|[-•*]) +")
 _END_CHARS = 1_000
 
@@ -103,6 +114,11 @@ class ReplyReading:
         """Whether it holds an edit that cannot have been applied."""
         return has_broken_block(self.text)
 
+    @cached_property
+    def edited_paths(self) -> tuple[str, ...]:
+        """The files that the complete edits in it change."""
+        return edited_paths(self.text)
+
     def _ends(self) -> str:
         """Return the ends of a reply, where it states its result."""
         text = self.text
@@ -125,7 +141,7 @@ def prepare_reading(entry: Entry) -> None:
             announcement_of(entry)
         else:
             reply = reply_reading(entry)
-            _ = reply.has_failed, reply.has_more_to_do
+            _ = reply.has_failed, reply.has_more_to_do, reply.edited_paths
 
 
 def own_text(entry: Entry) -> str:
@@ -168,9 +184,10 @@ def _read_changes(message: Message) -> tuple[str, ...]:
 
 
 def _states_change(sentence: str, fewest: int) -> bool:
-    if sentence.endswith((":", "：", "?", "？")) or _NO_CHANGE.search(sentence):
+    if sentence.endswith((":", "：", "?", "？")) or _NO_CHANGE.search(sentence) or _DOES.match(sentence):
         return False
-    is_stated = _CHANGED.search(sentence) is not None or _CHANGED_ELSEWHERE.search(sentence) is not None
+    stated = _ATTRIBUTE.sub(" ", sentence)
+    is_stated = _CHANGED.search(stated) is not None or _CHANGED_ELSEWHERE.search(sentence) is not None
     # "All done." and "Fixed." have no object.
     return is_stated and len(content_words(sentence)) >= fewest
 
@@ -230,5 +247,62 @@ def _join(passages: Iterable[str]) -> str:
 
 def _read_reply(message: Message) -> ReplyReading:
     text = message.typed_text.strip()
-    questions = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
+    # Code is left out first: the end of a long block would be taken for prose.
+    prose = "".join(text.split("```")[::2]) if "```" in text else text
+    questions = sentences(prose[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
     return ReplyReading(text, redact(questions[0].strip(" *_-")) if questions else "")
+
+
+# -- the newest finding: what fails and why, what was found
+_STATES_CAUSE = PatternMatcher(
+    marks=(
+        "issue", "problem", "bug", "cause", "reason", "culprit", "because", "due to", "turns out", "found", "fail",
+        "broken", "missing", "verdict", "result", "the fix", "confirmed", "which means",
+    ),
+    pattern=re.compile(
+        r"\b(?:the (?:\w+ ){0,3}(?:issue|problem|bug|cause|reason|culprit|error|failures?|fix|difference)"
+        r"(?: here)? (?:is|was|comes?|lies?|seems)\b"
+        r"|root cause|caused by|due to|turns out|which means|found (?:it|the|that|an?|\d|\w+ (?:issue|bug|problem)s?)"
+        r"|because\b|(?:fails?|failed|failing|broken|missing)\b|(?:review )?verdict|confirmed\b)",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("原因|因为|问题(?:是|在)|发现|失败|ため|原因|問題は|失敗|때문|원인|문제는|실패|회귀|검증 결과"),
+)  # fmt: skip
+_SHORTEST_FINDING, _LONGEST_FINDING = 24, 320
+# What is only supposed or announced is no finding.
+_SUPPOSES = re.compile(r"(?i)\b(?:if|let me|let's|should (?:now )?(?:pass|work|fix))\b")
+# What it announces follows in the next sentence.
+_ANNOUNCES = re.compile(
+    r"(?i)\W*(?:(?:ok(?:ay)?|ah|now|yes|great|perfect)[,.! ]+)*"
+    r"(?:I (?:think I )?(?:now )?(?:can )?(?:see|found|understand) (?:the |it\b|what|why)"
+    r"|found (?:it|the (?:issue|problem|bug|cause))\b)"
+)
+_MOST_LOOKED_AT = 12
+
+
+def newest_finding(entries: Sequence[Entry]) -> SourcedValue | None:
+    """Return the newest sentence of the assistant that states what fails, why, or what was found."""
+    for entry in entries[: -_MOST_LOOKED_AT - 1 : -1]:
+        if finding := entry.memo("finding", _read_finding):
+            return SourcedValue(finding, entry.seq)
+    return None
+
+
+def _read_finding(message: Message) -> str:
+    if not _STATES_CAUSE.may_be_in(message.text):
+        return ""
+    pieces = [tidy(s.strip(" *_-#>")) for s in sentences(message.text)]
+    for n in range(len(pieces) - 1, -1, -1):
+        if n and _ANNOUNCES.match(pieces[n - 1]) and _is_statement(pieces[n]):
+            return redact(pieces[n])
+        if _is_statement(pieces[n]) and _STATES_CAUSE.is_in(pieces[n]):
+            return redact(pieces[n])
+    return ""
+
+
+def _is_statement(sentence: str) -> bool:
+    if sentence.endswith((":", "：", "?", "？")) or _SUPPOSES.search(sentence) or is_narration(sentence):
+        return False
+    if sentence[:1].islower():  # a piece of a sentence
+        return False
+    return (_SHORTEST_FINDING if sentence.isascii() else _SHORTEST_FINDING // 2) <= len(sentence) <= _LONGEST_FINDING

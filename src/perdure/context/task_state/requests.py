@@ -275,6 +275,12 @@ _AGREES = re.compile(
     r")\b|^\W*(?:好|是的|可以|对|はい|お願いします|うん|네|예|응|좋아)",
     re.IGNORECASE,
 )
+# A question that is answered by words alone, not a task in the form of one ("can you …?", "what if we …?").
+_ASKS_TO_KNOW = re.compile(
+    r"(?i)^\W*(?:(?:ok(?:ay)?|but|and|so|hm+|wait|sorry|well|also|question|quick question)[,:. ]+)*"
+    r"(?:why|what(?!['’]?s? (?:if|about)\b)|how(?! about\b)|which|who|when|where|is|are|was|were|does|do(?! it\b)|did"
+    r"|warum|wieso|was|wie|wer|pourquoi|qu'est|comment|por qué|qué|cómo|почему|что|как)\b[^\n]*\?\s*$"
+)
 # A reply by which an agent skips a message of its client.
 _FAILED_CALL = re.compile(
     r"^(?:API Error|Error: \d{3}|Request (?:timed out|failed)|\[(?:error|request failed))\b", re.IGNORECASE
@@ -321,6 +327,10 @@ class RequestLog:
     broken_edit_seq: int | None = None
     # Position of the newest message that cancelled a request.
     cancelled_seq: int | None = None
+    # Questions that were answered by a reply that asked back, until they are taken.
+    discussed: list[UserRequest] = field(default_factory=list)
+    # Position of the last reply, if it asks back after an answer; None where it does not.
+    _answer_seq: int | None = None
     # Indexes of the open requests.
     _open: list[int] = field(default_factory=list)
     # Of the requests that were compared, by index.
@@ -347,6 +357,10 @@ class RequestLog:
     def open(self) -> list[UserRequest]:
         return [self.requests[i] for i in self._open]
 
+    @property
+    def open_indexes(self) -> Sequence[int]:
+        return self._open
+
     def add_work(self) -> None:
         """Record a call: a reply after it is more than a question, and one before the first call was a promise."""
         if self._has_worked:
@@ -370,6 +384,7 @@ class RequestLog:
             return
         question, self.question = self.question or question, ""
         self.broken_edit_seq = None
+        self._close_discussed()
         if reading.is_bare:
             self._add_bare(seq, text, question, about)
             return
@@ -389,6 +404,13 @@ class RequestLog:
         self._close_repeated(request)
         self._append(request)
         self._is_interrupted = False
+
+    def undo_reply(self, reply_seq: int, seq: int) -> list[int]:
+        """Close what a reply was for, where the user undid its edits; return the positions of these requests."""
+        undone = [i for i, r in enumerate(self.requests) if r.closed_seq == reply_seq and r.status == "answered"]
+        for i in undone:
+            self.requests[i] = replace(self.requests[i], status="replaced", closed_seq=seq)
+        return [self.requests[i].seq for i in undone]
 
     def _cancel_named(self, seq: int, reading: UserReading) -> None:
         """Close the requests that the user takes back by name; of answered ones only the newest, which could reopen."""
@@ -426,11 +448,20 @@ class RequestLog:
             return
         if not reply.question or self._is_offer(reply):
             self._close("answered", seq)
+        self._answer_seq = seq if reply.question and _is_substantial(reply) else None
+
+    def _close_discussed(self) -> None:
+        """Close what the user merely wanted to know, where the last reply answered it and asked back."""
+        if self._answer_seq is not None:
+            for i in [i for i in self._open if _ASKS_TO_KNOW.match(self.requests[i].own_words)]:
+                self.requests[i] = replace(self.requests[i], status="answered", closed_seq=self._answer_seq)
+                self._open.remove(i)
+                self.discussed.append(self.requests[i])
+        self._answer_seq = None
 
     def _is_offer(self, reply: ReplyReading) -> bool:
         """Whether the closing question offers more after an answer, and does not ask what was meant."""
-        is_substantial = self._has_worked or len(reply.text) - len(reply.question) > _SHORT_REPLY
-        return is_substantial and _OFFERS.search(reply.question) is not None
+        return (self._has_worked or _is_substantial(reply)) and _OFFERS.search(reply.question) is not None
 
     def _close(self, status: RequestStatus, seq: int) -> None:
         for i in self._open:
@@ -453,6 +484,10 @@ class RequestLog:
 
     def _last_answered(self) -> int | None:
         return next((i for i in range(len(self.requests) - 1, -1, -1) if self.requests[i].status == "answered"), None)
+
+
+def _is_substantial(reply: ReplyReading) -> bool:
+    return len(reply.text) - len(reply.question) > _SHORT_REPLY
 
 
 def _answers(text: str, question: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from perdure.context.fitting import address, fit_lines, join_names, relative_to, whole_sentences
@@ -22,6 +22,7 @@ from perdure.context.task_state.active_task import (
     write_active_task,
 )
 from perdure.context.task_state.decisions import has_subject
+from perdure.context.task_state.inherited import GOAL
 from perdure.context.task_state.instructions import write_instructions
 from perdure.context.task_state.state import (
     AnsweredQuestion,
@@ -35,21 +36,22 @@ from perdure.context.text import clip, sentences, size_of, tidy
 from perdure.context.tool_calls.shell import short_command
 from perdure.context.user_text.authorship import asks_something
 from perdure.context.user_text.instruction_scope import is_wish
-from perdure.context.user_text.intent import before_fiction, is_directive
+from perdure.context.user_text.intent import before_fiction, is_command, is_directive, without_commands
 from perdure.context.user_text.standing_instructions import is_small_talk, is_standing, orders_step
 from perdure.redaction import redact
 
 SAME_AS_TASK = "What Active Task quotes."
 IN_TASK = "What is open of Active Task."
+DONE_IN_TASK = "What Active Task lists as done since then."
 
 DEFAULT_CHARS = 6_000
 # Share of the budget of each section that code writes; Active Task and the instructions have no limit but their own.
 _SHARES = {
     "Goal": 0.12,
     "Completed Actions": 0.24,
-    "Active State": 0.12,
+    "Active State": 0.18,
     "In Progress": 0.0,
-    "Blocked": 0.10,
+    "Blocked": 0.04,
     "Key Decisions": 0.14,
     "Resolved Questions": 0.10,
     "Relevant Files": 0.12,
@@ -67,6 +69,7 @@ _FEW_FILES = 2
 _STEPS_SHARE = 0.5
 _GOAL_FRAME_CHARS = 40
 _LEAST_GOAL_CHARS = 160
+_LEAST_SINCE_CHARS = 260
 _BEGAN = "The conversation began with:"
 _SINCE_SUMMARY = "The first request after an earlier summary:"
 # Where that is not the beginning of the first message.
@@ -74,7 +77,10 @@ _FIRST_TASK = "The first task:"
 _COMPARED_CHARS = 12
 _BEGAN_TO_WORK = "The work began with:"
 _NOW = "Now:"
+_FINDING = "The assistant's newest finding"
 _QUICK_QUESTION_CHARS = 80
+# One as short tells nothing of the work that follows it.
+_SMALL_QUESTION_CHARS = 40
 _TITLE_CHARS = 120
 _MOST_STEPS = 6
 _LEAST_REMARK_CHARS = 25
@@ -88,6 +94,8 @@ _AGREES = re.compile(
     r"(?:let'?s (?:do|try|use|implement|fix|go)|do|try|go (?:ahead|for)|implement|fix|proceed|go)(?: with)?"
     r"(?: (?:it|this|that|them|these|so|all))*(?: (?:then|now|first|please))*[.! ]*"
 )
+# A short message about "those new tests" says little alone.
+_POINTS_BACK = re.compile(r"(?i)\b(?:them|those|these)\b")
 # The path of a picture that was dropped into the input.
 _ATTACHED = re.compile(
     r"\A['\"]?(?:/|~/|[A-Z]:\\)[^'\"\n]{1,300}\.(?:png|jpe?g|gif|webp|heic|pdf)['\"]?\s*", re.IGNORECASE
@@ -126,11 +134,22 @@ def write_sections(
 
 # -- the work --------------------------------------------------------------------------------------------------------
 def _goal(state: TaskState, room: int) -> str:
-    """Quote what the conversation began with, and what it is about now where Active Task does not quote that."""
+    """Quote what the conversation began with, and what it is about now where Active Task does not quote that.
+
+    Where it began with a summary, its goal comes before that, as background.
+    """
+    if state.inherited is not None and state.inherited_goal:
+        began = f"{GOAL} “{whole_sentences(state.inherited_goal, room)}”{address(state.inherited.seq)}"
+        since = _goal_since(state, max(room - len(began), _LEAST_SINCE_CHARS))
+        return f"{began}\n{since}" if since and since != SAME_AS_TASK else began
+    return _goal_since(state, room)
+
+
+def _goal_since(state: TaskState, room: int) -> str:
     first = state.goal
     if first is None or (len(state.requests) == 1 and first.value.rstrip().endswith((":", "："))):
         return _material(state, room)
-    if first.value.startswith((_BEGAN, _FIRST_TASK, _SINCE_SUMMARY)):  # carried over from an earlier handoff
+    if first.value.startswith((_BEGAN, _FIRST_TASK, _SINCE_SUMMARY, GOAL)):  # carried over from an earlier handoff
         return clip(first.value, room)
     open_seqs = {r.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:]}
     opening = _first_work(state, first)
@@ -139,13 +158,15 @@ def _goal(state: TaskState, room: int) -> str:
     if newest is not None and all(newest.seq > seq for seq in (opening.seq, *open_seqs)):
         room = max(room // 2, _LEAST_GOAL_CHARS)
         now = f"\n{_NOW} “{_aim(_words_of(newest), room)}”{address(newest.seq)}"
-    elif opening.seq in open_seqs and len(opening.value) > room - _GOAL_FRAME_CHARS:
+    elif opening.seq in open_seqs and (len(opening.value) > room - _GOAL_FRAME_CHARS or state.inherited_goal):
         return SAME_AS_TASK  # once is enough where it is long
     room -= _GOAL_FRAME_CHARS
     if opening.seq == first.seq:
         return f"{_quote_opening(state, opening.seq, _aim(opening.value, room))}{now}"
-    began = _quote_opening(state, first.seq, _aim(first.value, _QUICK_QUESTION_CHARS))
-    return f"{began}\n{_BEGAN_TO_WORK} “{_aim(opening.value, room // 2)}”{address(opening.seq)}{now}"
+    work = f"{_BEGAN_TO_WORK} “{_aim(opening.value, room // 2)}”{address(opening.seq)}{now}"
+    if size_of(first.value) <= _SMALL_QUESTION_CHARS:
+        return work
+    return f"{_quote_opening(state, first.seq, _aim(first.value, _QUICK_QUESTION_CHARS))}\n{work}"
 
 
 def _quote_opening(state: TaskState, seq: int, words: str) -> str:
@@ -153,10 +174,13 @@ def _quote_opening(state: TaskState, seq: int, words: str) -> str:
     requests = state.requests
     request = next((r for r in requests if r.seq == seq), None)
     start = words.partition("…")[0].strip()[:_COMPARED_CHARS]
-    if request is not None and not tidy(redact(request.text[:_LEAST_TASK_CHARS])).startswith(start):
+    is_within = request is not None and not tidy(redact(request.text[:_LEAST_TASK_CHARS])).startswith(start)
+    if state.issue is not None and state.issue.seq == seq:
+        words = f"{words}” about “{state.issue.value}"
+    if is_within:
         return f"{_FIRST_TASK} “… {words}”{address(seq)}"
     is_first = all(r.seq >= seq for r in requests)
-    began = _SINCE_SUMMARY if state.is_continued else _BEGAN
+    began = _SINCE_SUMMARY if state.inherited is not None else _BEGAN
     return f"{began if is_first else _FIRST_TASK} “{words}”{address(seq)}"
 
 
@@ -178,7 +202,7 @@ def _is_quick_question(words: str) -> bool:
 
 def _words_of(request: UserRequest, words: str = "") -> str:
     """Return the user's words of a request; of "Implement this plan:" also the title of what follows."""
-    words = (words or before_fiction(request.own_words)).strip()
+    words = without_commands((words or before_fiction(request.own_words)).strip())
     if not words.endswith((":", "：")):
         return words
     line = words.splitlines()[-1]
@@ -189,6 +213,8 @@ def _words_of(request: UserRequest, words: str = "") -> str:
 
 def _is_aim(request: UserRequest) -> bool:
     words = before_fiction(request.own_words).strip()
+    if is_command(words) or (len(words) <= _QUICK_QUESTION_CHARS and _POINTS_BACK.search(words)):
+        return False
     return (
         request.status in ("open", "answered") and not request.about and bool(words) and has_subject(_words_of(request))
     )
@@ -245,6 +271,8 @@ def _completed_actions(state: TaskState, room: int) -> str:
         older = [(o.answer_seq, line) for o in outcomes if (line := _outcome(o, _SHORT_OUTCOME_CHARS))]
         whole = [*older[:-_MOST_WHOLE_OUTCOMES], *whole[-_MOST_WHOLE_OUTCOMES:]]
     numbered = _number_lines([text for _, text in sorted((*milestones, *whole), key=lambda m: m[0])], left)
+    if not numbered and not steps and (task_files(state) or any(i.is_done for i in state.plan)):
+        return DONE_IN_TASK
     return "\n".join(filter(None, (numbered, *steps)))
 
 
@@ -305,23 +333,34 @@ def _active_state(state: TaskState, room: int) -> str:
         lines.append(f"- HEAD{' since then' if state.commits else ''}: {clip(state.head.value, 70)}")
     # Active Task names what was changed and not checked for it.
     of_task = {f.path for f in task_files(state)}
+    lines += _test_state(state, room, is_in_task=bool(of_task))
     if changed := _uncommitted_files(state, of_task):
         what = "Changed since that commit" if state.commits else "Changed, no commit seen"
         lines.append(f"- {what}{', beside Active Task' if of_task else ''}: {changed}{_shown_later(state, of_task)}")
     if restored := state.files_taken_back:
         names = [f"{f.path.rpartition('/')[2]}{'' if f.changed_seq is None else ' (later changes)'}" for f in restored]
         lines.append(f"- {BY_USER.capitalize()}: {join_names(names, _LINE)}{address(state.taken_back[-1].seq)}")
-    if state.tests is not None:
-        what = "Last tests" if state.tests.is_suite else "Last build or check"
-        since = () if of_task else state.tests.changed_since
-        later = f"; not run since {', '.join(since)} changed" if since else ""
-        is_blocked = any(e.seq == state.tests.seq for e in state.open_errors)  # listed there
-        totals = describe_tests(state.tests, room // 2, has_failures=not is_blocked)
-        later = later or _edited_since(state, state.tests.seq)
-        later = "; run again since, with an outcome that cannot be read" if state.tests.is_outdated else later
-        lines.append(f"- {what}: {totals}{later}{address(state.tests.seq)}")
     lines += [f"- Running: {clip(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
     return fit_lines(lines, room)
+
+
+def _test_state(state: TaskState, room: int, *, is_in_task: bool) -> Iterator[str]:
+    """Yield the last test run or build with what fails in it, and whether it is up to date."""
+    if state.tests is None:
+        return
+    what = "Last tests" if state.tests.is_suite else "Last build or check"
+    error = next((e for e in state.open_errors if e.seq == state.tests.seq), None)
+    if error is None and state.tests.is_outdated and not state.tests.is_ok:
+        return  # it is solved, or unknown
+    totals = describe_tests(state.tests, room // 2, has_failures=error is None)
+    if error is not None:
+        beside = failing_beside(state, error, most=room // 2)
+        totals += f"; failing: {clip(error.text, max(_FAILURE_CHARS, min(_LINE, room // 2)))}{beside}"
+    since = () if is_in_task else state.tests.changed_since
+    later = f"; not run since {', '.join(since)} changed" if since else ""
+    later = later or _edited_since(state, state.tests.seq)
+    later = "; run again since, with an outcome that cannot be read" if state.tests.is_outdated else later
+    yield f"- {what}: {totals}{later}{address(state.tests.seq)}"
 
 
 def _edited_since(state: TaskState, seq: int) -> str:
@@ -354,15 +393,28 @@ def _shown_later(state: TaskState, without: Collection[str]) -> str:
 
 
 def _in_progress(state: TaskState, _: int) -> str:
-    return IN_TASK if state.open_requests else ""
+    lines = [IN_TASK] if state.task_seq is not None else []
+    return "\n".join((*lines, *_newest_finding(state)))
+
+
+def _newest_finding(state: TaskState) -> Iterator[str]:
+    """Yield the newest finding, where the messages in view do not show it and no test has passed since."""
+    finding, tests = state.finding, state.tests
+    if finding is None or finding.seq in state.in_view:
+        return
+    if tests is None or not tests.is_ok or tests.seq < finding.seq:
+        since = _edited_since(state, finding.seq).replace("nothing edited since", "").strip("; ")
+        yield f"{_FINDING}{f' ({since})' if since else ''}: “{finding.value}”{address(finding.seq)}"
 
 
 def _blockers(state: TaskState, room: int) -> str:
+    """List the failures that are open; tests that fail are work to do, which Active State names."""
+    tests_seq = state.tests.seq if state.tests is not None else None
     return fit_lines(
         [
-            f"- {_about(e.target)}{clip(e.text, _LINE)}{failing_beside(state, e)}{_edited_since(state, e.seq)}"
-            f"{address(e.seq)}"
+            f"- {_about(e.target)}{clip(e.text, _LINE)}{_edited_since(state, e.seq)}{address(e.seq)}"
             for e in reversed(state.open_errors)
+            if e.seq != tests_seq
         ],
         room,
     )
@@ -400,6 +452,7 @@ def _resolved_questions(state: TaskState, room: int) -> str:
         for q in reversed(state.questions)
         if q.answer
         and q.answer_seq not in state.in_view
+        and not is_command(q.question)
         and (q.question.rstrip().endswith(("?", "？")) or _is_discussed(q))
     ]
     return fit_lines(lines, room, newest_last=True)
@@ -408,7 +461,8 @@ def _resolved_questions(state: TaskState, room: int) -> str:
 def _is_discussed(remark: AnsweredQuestion) -> bool:
     """Return whether a remark and the reply to it are more than small talk and "Done."."""
     is_long = min(size_of(remark.question), size_of(remark.answer)) >= _LEAST_REMARK_CHARS
-    return is_long and not is_small_talk(remark.question)
+    # How to answer is no question.
+    return is_long and not is_small_talk(remark.question) and not is_standing(remark.question)
 
 
 def _files(state: TaskState, room: int) -> str:
@@ -419,11 +473,11 @@ def _files(state: TaskState, room: int) -> str:
     if root and of_task and not files:
         return f"Those of Active Task, below {root}"
     lines = [f"Below {root}{', as in Active Task' if of_task else ''}:"] if root else []
-    for status in ("changed", "taken back", "moved", "deleted", "read"):
+    for status in ("changed", "taken back", "undone", "moved", "deleted", "read"):
         names = [_file_name(f, root) for f in files if f.status == status][:_MOST_FILES]
         if names:
             title = "Changed before" if status == "changed" and of_task else status.capitalize()
-            title = BY_USER.capitalize() if status == "taken back" else title
+            title = {"taken back": BY_USER.capitalize(), "undone": "Changed and undone again"}.get(status, title)
             lines.append(f"- {title}: {join_names(names, room // (2 if status == 'changed' else 3))}")
     return fit_lines(lines, room) if len(lines) > bool(root) else ""
 
@@ -439,7 +493,7 @@ def _remaining(state: TaskState, room: int) -> str:
     lines = [f"- {clip(i.text, _LINE)}{address(i.seq)}" for i in state.open_plan if i.text != step]
     steps = [f"- {text[0].upper()}{text[1:]}" for text in open_steps(state) if text != first]
     steps += [f"- Left for later: “{clip(d.value, _LINE)}”{address(d.seq)}" for d in state.deferred]
-    if state.open_requests and not lines:
+    if state.task_seq is not None and not lines:
         if not steps:
             return IN_TASK
         lines = [f"- {IN_TASK}"]

@@ -67,7 +67,8 @@ RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
 # A requirement was stated with one piece of work, which is done.
 # A change takes an earlier instruction back, or says that something is another way now; alone it binds nobody.
 InstructionKind = Literal["rule", "correction", "refusal", "requirement", "change"]
-FileStatus = Literal["changed", "moved", "deleted", "read", "taken back"]
+# The assistant undid its changes of a file that is "undone"; the user those of one that is "taken back".
+FileStatus = Literal["changed", "moved", "deleted", "read", "taken back", "undone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class UserRequest:
     # The assistant's question that it answers, and the part of the assistant's proposal or list that it refers to.
     answers: str = ""
     about: str = ""
+    # Of an open request: the files that were changed for it before the next message.
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,16 @@ class AnsweredQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class InheritedTask:
+    """What the summary of another program says of the task: background, in its words, never an instruction."""
+
+    seq: int
+    goal: str = ""
+    # What it left open, one line each.
+    open: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskState:
     """State of the task at the end of the log; lists are in the order of the log."""
 
@@ -223,8 +236,10 @@ class TaskState:
     # Positions of messages that take back what was under way without naming it.
     stops: tuple[int, ...] = ()
     goal: SourcedValue | None = None
-    # A summary by another program came before the first request.
-    is_continued: bool = False
+    # The title of the issue that the first request holds.
+    issue: SourcedValue | None = None
+    # The newest summary by another program.
+    inherited: InheritedTask | None = None
     instructions: tuple[StandingInstruction, ...] = ()
     decisions: tuple[TaskDecision, ...] = ()
     questions: tuple[AnsweredQuestion, ...] = ()
@@ -262,6 +277,8 @@ class TaskState:
     calls_since: tuple[tuple[str, int], ...] = ()
     # The step that the assistant announced with one of its last calls.
     announced: SourcedValue | None = None
+    # The newest statement of the assistant on what fails, why, or what was found.
+    finding: SourcedValue | None = None
     # Position of the last reply, if an edit in it cannot have been applied.
     broken_edit_seq: int | None = None
     # The last call, if its result is not known.
@@ -280,6 +297,25 @@ class TaskState:
     @property
     def open_requests(self) -> tuple[UserRequest, ...]:
         return tuple(r for r in self.requests if r.status == "open")
+
+    @property
+    def inherited_open(self) -> tuple[str, ...]:
+        """What an earlier summary left open, as long as the user has requested nothing since."""
+        is_newest = self.inherited is not None and all(
+            r.status != "open" and r.seq < self.inherited.seq for r in self.requests
+        )
+        return self.inherited.open if self.inherited is not None and is_newest else ()
+
+    @property
+    def inherited_goal(self) -> str:
+        return self.inherited.goal if self.inherited is not None else ""
+
+    @property
+    def task_seq(self) -> int | None:
+        """Position since which work counts as work on Active Task; None where nothing is open."""
+        if self.open_requests:
+            return self.open_requests[-1].seq
+        return self.inherited.seq if self.inherited is not None and self.inherited_open else None
 
     @property
     def files_taken_back(self) -> tuple[TouchedFile, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from perdure.context.task_state.state import (
+    BEFORE_LOG,
     CommitRecord,
     FileStatus,
     LastTestRun,
@@ -61,6 +62,10 @@ _SERVICE_CHARS = 200
 _ONE_COMMAND = re.compile(r"^\(? *cd +(?:\"[^\"]*\"|'[^']*'|[^\s;&|]+) *(?:&&|;)|\bgit -C ")
 # The folder that a command enters for itself.
 _ENTERED = re.compile(r"^\(? *cd +(\"[^\"]*\"|'[^']*'|[^\s;&|]+) *(?:&&|;)|\bgit -C +(\"[^\"]*\"|'[^']*'|\S+)")
+# What git restores in the working tree; `git checkout NAME` may be a branch.
+_GIT_RESTORES = re.compile(
+    r"\bgit (?:checkout(?: HEAD)? --|restore(?: (?:--worktree|-W))?(?= [^-])) ((?:[\w./@+-]+(?: (?=[\w./]))?)+)"
+)
 # Line numbers behind a path.
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
 
@@ -81,6 +86,8 @@ class WorkLog:
     # Changed files with the positions of the changes.
     changed_at: list[tuple[int, str]] = field(default_factory=list)
     taken_back: list[TakenBackChanges] = field(default_factory=list)
+    # Positions of changes that the assistant undid.
+    undone_at: list[int] = field(default_factory=list)
     folder: SourcedValue | None = None
     temporary_folder: SourcedValue | None = None
     branch: SourcedValue | None = None
@@ -129,6 +136,8 @@ class WorkLog:
             self.settled[line.line] = SourcedValue(first_words(redact(line.line), _SERVICE_CHARS), seq)
         if is_ok and (has_changed or facts.commit or facts.created or facts.pushed):
             self.changes += 1
+        if kind == "git" and is_ok:
+            self._restore_from_git(line)
         if self.tests is not None and facts.tests is None and not has_changed and self._runs_tests(line):
             self.tests = replace(self.tests, changed_since=(), is_outdated=True)
             self._note_run(line)
@@ -157,6 +166,38 @@ class WorkLog:
         lo = bisect_right(self.changed_at, after, key=lambda c: c[0])
         hi = bisect_right(self.changed_at, until, key=lambda c: c[0])
         return tuple(dict.fromkeys(path for _, path in self.changed_at[lo:hi]))
+
+    def edit_in_reply(self, seq: int, paths: Iterable[str]) -> None:
+        """Note the files that the edits in a reply change."""
+        for name in filter(None, map(self._name_of, paths)):
+            self._touch(name, "changed", seq)
+            self.changed_at.append((seq, name))
+            self.changes += 1
+
+    def undo(self, path: str, seqs: Iterable[int]) -> None:
+        """Forget the changes of a file at some positions: it is again as it was before them."""
+        name, gone = self._name_of(path), frozenset(seqs)
+        file = self.files.get(name)
+        self.undone_at += sorted(seq for seq, changed in self.changed_at if changed == name and seq in gone)
+        self.changed_at = [c for c in self.changed_at if c[1] != name or c[0] not in gone]
+        last = max((seq for seq, changed in self.changed_at if changed == name), default=None)
+        if file is not None and file.status == "changed":
+            self.files[name] = replace(file, status="changed" if last is not None else "undone", changed_seq=last)
+        if last is None:
+            self.unrun_tests.pop(name, None)
+
+    def has_undone(self, after: int, until: int) -> bool:
+        """Return whether a change between two positions was undone."""
+        return any(after < seq <= until for seq in self.undone_at)
+
+    def _restore_from_git(self, line: CallLine) -> None:
+        """Forget what was changed since the newest commit in files that git restored."""
+        since = self.commits[-1].seq if self.commits else BEFORE_LOG
+        for match in _GIT_RESTORES.finditer(line.target):
+            for path in match[1].split():
+                names = {name for _, name in self.changed_at} if path == "." else {self._name_of(path)}
+                for name in names:
+                    self.undo(name, [seq for seq, changed in self.changed_at if changed == name and seq > since])
 
     def files_taken_back(self, after: int, until: int) -> tuple[str, ...]:
         """Return the files that were changed between two positions by changes that the user took back."""

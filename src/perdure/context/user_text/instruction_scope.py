@@ -146,8 +146,17 @@ def _is_done_once(sentence: str) -> bool:
     return order is not None and _REACHES_ON.search(sentence, order.end() if sentence.isascii() else 0) is None
 
 
+# What is to be done in tests or functions that the message before it was about: "pass --yes to those new tests".
+_IN_WORK = re.compile(
+    r"(?i)\b(?:in|to|for|of|from|with) (?:(?:those|these|this|that)(?: \w+)?|(?:the|both|all)(?: \w+)? new) "
+    r"(?:tests?|cases?|functions?|methods?)\b|\b(?:appears?|shows?|lists?|(?:is|are) \w{3,20}) in it\W*$"
+)
+
+
 def is_for_one_task(sentence: str) -> bool:
     """Return whether a sentence that may bind asks for one piece of work, without a word that makes it last."""
+    if _IN_WORK.search(sentence) and not is_lasting(sentence):
+        return True
     if _is_done_once(plain := _CODE.sub("", sentence)):
         return True
     if _OBJECTS.match(sentence) and not is_lasting(sentence):

@@ -422,7 +422,7 @@ LISTED_RULE = re.compile(r"^[-*•]\s+“(.+)”(?: \((.*)\))?$", re.MULTILINE)
 _CORRECTS = re.compile(
     r"^(?:(?:hm+|ok(?:ay)?|sorry|wait|but|ah)[,.! ]+)*"
     r"(?:no[,.!:]? (?!problem|idea|worries|need|rush|thanks|one\b"
-    r"|(?:this|that|it)(?:'s| is) (?:fine|good|ok|right))\w"
+    r"|(?:I (?:think|guess|believe) )?(?:this|that|it)(?:'s| is) (?:fine|good|ok|right))\w"
     r"|not (?:like|what|that|the)\b"
     r"|(?:that|this|it)(?:'s| is| was)(?: still)? (?:wrong|not (?:right|what|correct)|incorrect)|wrong\b"
     r"|incorrect\b|I (?:meant|said|told you|asked (?:you )?(?:for|to)|didn'?t (?:ask|mean|want|say))\b"
@@ -511,3 +511,24 @@ def before_fiction(text: str) -> str:
     """Return the text up to the sentence that begins a fiction."""
     begins = next((m.start() for m in pat.SENTENCE.finditer(text) if is_role_play(m[0])), len(text))
     return text[:begins].strip()
+
+
+# Commands to a client or a shell are no aim of a task.
+_CLIENT_COMMAND = re.compile(r"^/[a-z][\w:-]{0,40}(?:[ \t][^\n]*)?$", re.IGNORECASE)
+# A line of a shell: a program, and arguments that no prose has.
+_SHELL = re.compile(
+    r"^[$!] ?\S|^(?:sudo )?(?:git|npm|npx|yarn|pnpm|pytest|python3?|node|cargo|docker|kubectl|curl|pip3?|uv|ls|cat"
+    r"|cd|rg|sed)(?: [^\s?]+){0,12}$"
+)
+
+
+def without_commands(words: str) -> str:
+    """Return a message without the lines that are commands of a client."""
+    if not words.startswith("/") and "\n/" not in words:
+        return words
+    return "\n".join(line for line in words.splitlines() if not _CLIENT_COMMAND.match(line.strip())).strip()
+
+
+def is_command(words: str) -> bool:
+    """Return whether a message is nothing but commands of a client, or a line of a shell."""
+    return not without_commands(words.strip()) or _SHELL.match(words.strip()) is not None

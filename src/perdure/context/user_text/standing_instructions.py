@@ -292,7 +292,9 @@ _DESCRIBES = compile_alternatives(
     r"|entiendo)\b"
     r"|\bça ne\b|^(?:das|es|ich weiß|ich verstehe) .*\bnicht\b|^keep (?:going|on|it up)\b|^(?:я )?не (?:знаю|понимаю"
     r"|работает|вижу)"
-    r"|^(?:let me|I'll|I will|I think|I guess|I feel|I believe|maybe)\b(?!.*\b(?:always|never|prefer|you to|first|every"
+    r"|^if (?:the|a) user (?:\w+ed|\w+s)\b(?!.*\b(?:always|never|must|should|ask|tell|wait)\b)"
+    r"|^(?:(?:no|yes|yeah|ok|well|hm+)[,.]? )?(?:let me|I'll|I will|I think|I guess|I feel|I believe|maybe)\b"
+    r"(?!.*\b(?:always|never|prefer|you to|first|every"
     r"|before)\b)"
     # The user's own plan, an explanation, and a finding about code.
     r"|^I\b.*\bmake sure (?:that )?I\b"

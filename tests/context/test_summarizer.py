@@ -202,7 +202,7 @@ def test_long_winded_parts_are_merged_by_whole_lines_each_of_them_heard() -> Non
     [
         ("", "empty"),
         ("  \n ", "empty"),
-        ("OK.", "empty"),
+        ("OK.", "only “OK.”"),
         ("I'm sorry, I can't summarise this conversation for you, as it goes against my rules.", "refused"),
         (
             "抱歉，我无法总结这段对话，因为其中包含我不能处理的内容，请换一种方式再试一次，谢谢您的理解与配合。",

@@ -394,7 +394,7 @@ def describe_model(choice: ModelChoice, *, is_in_use: bool = False) -> str:
 
 
 def describe_origin(choice: ModelChoice) -> str:
-    """Format where a model runs, unless its name says so."""
+    """Format where a model runs, unless its name includes that."""
     source = choice.source if choice.source not in choice.name else ""
     return ", ".join(filter(None, ("default" if choice.is_default else "", source)))
 

@@ -98,7 +98,7 @@ class ChatCompleter(Completer):
         for choice in sorted(desk.surface.model_choices(), key=lambda choice: choice.name not in present):
             if typed.lower() in choice.name.lower():
                 mark = "● " if choice.name in present else "  "
-                # Window and prices have no room in a narrow menu; where a model runs tells those of one name apart.
+                # Window and prices have no room in a narrow menu; models of one name differ in where they run.
                 about = describe_origin(choice)
                 if self._is_wide:
                     about = describe_model(choice, is_in_use=choice.name in present)

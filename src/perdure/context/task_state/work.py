@@ -70,6 +70,15 @@ _GIT_RESTORES = re.compile(
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
 
 
+def _name_of_call(line: CallLine) -> str:
+    """Return what a call is counted as; a search on the web and a page that did not load are no pages read."""
+    if line.kind == "web" and "search" in line.name.lower():
+        return "web search"
+    if line.kind == "web" and line.outcome != "ok":
+        return "failed page read"
+    return _CALL_NAMES.get(line.kind) or line.name.replace("_", " ")
+
+
 @dataclass(slots=True)
 class WorkLog:
     """The effects of the calls so far, updated by one call at a time."""
@@ -131,7 +140,7 @@ class WorkLog:
         has_changed = kind in _CHANGES
         self._last = line, seq
         if not has_changed and kind != "task":
-            self.calls[_CALL_NAMES.get(kind) or line.name.replace("_", " ")] += 1
+            self.calls[_name_of_call(line)] += 1
         if kind == "other" and is_ok and not facts.created and is_change(line.name):
             self.settled[line.line] = SourcedValue(first_words(redact(line.line), _SERVICE_CHARS), seq)
         if is_ok and (has_changed or facts.commit or facts.created or facts.pushed):

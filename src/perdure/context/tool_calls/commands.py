@@ -52,6 +52,9 @@ _ERROR_HINTS = (
     "error", "fail", "exception", "fatal", "critical", "severe", "panic", "cannot", "not found", "no such", "denied",
     "refused", "rejected", "traceback", "unrecognized", "unable to", "✗", "✖", "❌", "econn", "enoent", "eacces",
 )  # fmt: skip
+# The frames of a traceback, and the lines of the message of its exception.
+_MAX_TRACEBACK_LINES = 400
+_MAX_MESSAGE_LINES = 8
 # In longer outputs only so many lines at either end are searched for errors.
 _SEARCHED_LINES = 300
 _PY_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)|AssertionError)\b(?:: .*)?$")
@@ -68,8 +71,14 @@ _NOISE_LINE = re.compile(
 )
 _OWN_ERROR = re.compile(
     r"^\W{0,6}(?:[\w./-]{1,30}:\S+:\d+:\s+)?(?:\[\w+\] )?"
-    r"(?:fatal|error|ERROR|Error|FATAL|panic|FAILED|FAIL|Traceback|\w+Error(?=:|$)|❌|✗|✖|"
+    r"(?:fatal|error|ERROR|Error|FATAL|panic|FAILED|FAIL|Traceback|\w+Error(?=: ?\S)|❌|✗|✖|"
     r"[Ff]ailed to |[Cc]annot |[Uu]nable to )"
+)
+# A line of a program, in which the name of an error means nothing: the file was printed, not run.
+_SOURCE_LINE = re.compile(
+    r"\s*(?:\d+[:|→\t]\s*)?\}?\s*(?:"
+    r"(?:except|catch|elif|else|if|for|while|with|def|class|func|function|return|raise|throw|assert|try|import|from)\b"
+    r".*[:;{}(),\]]\s*$|(?:log|logger|logging|console|self|print|fmt)[.(].*)"
 )
 _RESULT_LINE = re.compile(
     r"(?i)^(?:[\d:.TZ-]{5,30}\s+)?(?:\[[\w@/:.-]{1,30}\]\s*)?\W{0,8}"
@@ -324,12 +333,27 @@ def decisive_lines(view: OutputView) -> list[str]:
     return chosen or [one_line(x, 200) for x in lines[-3:]]
 
 
+def ends_in_traceback(view: OutputView) -> bool:
+    """Whether a program ended with an exception: one that was printed, as a part of a file, has text behind it."""
+    start = view.text.rfind("Traceback (most recent call last)")
+    if start < 0:
+        return False
+    lines = view.text[start:].split("\n", _MAX_TRACEBACK_LINES)
+    ended = next((n for n, x in enumerate(lines) if n and not x.startswith((" ", "\t", "Traceback"))), None)
+    return ended is not None and _PY_EXCEPTION.match(lines[ended][:300]) is not None and _is_message(lines[ended + 1 :])
+
+
+def _is_message(lines: Sequence[str]) -> bool:
+    """Whether lines behind an exception are few enough for the rest of its message, and notes of an interpreter."""
+    return sum(not _NOISE_LINE.match(x) for x in lines) <= _MAX_MESSAGE_LINES
+
+
 def _is_shell_error(line: str) -> bool:
     return len(line) < 400 and any(text in line for text in _SHELL_ERRORS)
 
 
 def _error_lines(lines: tuple[str, ...]) -> list[int]:
-    """Return the positions of lines that report an error."""
+    """Return the positions of lines that report an error; none of a program, which merely names them."""
     numbers: Sequence[int] = range(len(lines))
     if len(lines) > 2 * _SEARCHED_LINES:
         numbers = [*numbers[:_SEARCHED_LINES], *numbers[-_SEARCHED_LINES:]]
@@ -337,7 +361,12 @@ def _error_lines(lines: tuple[str, ...]) -> list[int]:
     # Most outputs have none or one of the hints: only those are looked for line by line.
     lowered = "\n".join(texts).lower()
     hints = [hint for hint in _ERROR_HINTS if hint in lowered]
-    return [n for n, text in zip(numbers, texts, strict=True) if hints and _has_error(text, hints)]
+    if not hints:
+        return []
+    errors = [(n, text) for n, text in zip(numbers, texts, strict=True) if _has_error(text, hints)]
+    reported = [n for n, text in errors if _SOURCE_LINE.match(text) is None]
+    # Where most of them are code, a program was printed.
+    return reported if 2 * len(reported) >= len(errors) else []
 
 
 def _has_error(text: str, hints: list[str]) -> bool:

@@ -23,7 +23,13 @@ from perdure.context.tool_calls.call_line import (
     PendingCallLine,
     read_repeatable,
 )
-from perdure.context.tool_calls.commands import decisive_lines, describe_shell, prints_foreign_text, shell_label
+from perdure.context.tool_calls.commands import (
+    decisive_lines,
+    describe_shell,
+    ends_in_traceback,
+    prints_foreign_text,
+    shell_label,
+)
 from perdure.context.tool_calls.compose import arguments_text, command_of, compose_line, target_of
 from perdure.context.tool_calls.edits import (
     EDIT_WORTH,
@@ -66,6 +72,8 @@ from perdure.core.rules import MISSING_RESULT
 
 # A longer result is no error message.
 _MAX_ERROR_CHARS = 6_000
+# Of a program that prints what it read, an output that goes on behind its first lines is no error message either.
+_MAX_ERROR_LINES = 40
 _PAGE_CHARS = 900
 # The line of a call that changes something by a service, and of one that looks something up.
 _CHANGE_CHARS = 320
@@ -210,8 +218,8 @@ def _describe_code(name: str, arguments: Mapping[str, Any], code: str, result: s
     _, _, finding = describe_shell({}, "python", view)
     is_failure = (
         finding.is_failure
-        or "Traceback (most recent call last)" in view.text
-        or _ERROR_HEAD.match(view.text) is not None
+        or ends_in_traceback(view)
+        or (_ERROR_HEAD.match(view.text) is not None and view.total_lines <= _MAX_ERROR_LINES)
     )
     if is_failure and not finding.is_failure:
         lines = decisive_lines(view)

@@ -277,7 +277,7 @@ def _go_messages(lines: tuple[str, ...]) -> dict[str, list[str]]:
             current = messages.setdefault(name, []) if name or messages[""] is not current else current
         elif (match := _GO_MESSAGE.match(line)) is not None:
             current.append(f"{match[1]}: {match[2]}")
-        elif current and len(current[-1]) < 2 * _MESSAGE_CHARS:
+        elif current and len(current[-1]) < 2 * _MESSAGE_CHARS and not _GO_LOG.search(line):
             current[-1] += " " + line.strip()
     return messages
 
@@ -286,7 +286,8 @@ def _best_message(messages: list[str]) -> str:
     """Return the assertions among what a test logged; up to three of them."""
     own = [m for m in messages if "_test.go:" in m[:120] and _GO_SAYS.search(m) and not _GO_LOG.search(m)]
     if not own:
-        own = [m for m in messages if _GO_SAYS.search(m) and not _GO_LOG.search(m)][-1:] or messages[-1:]
+        own = [m for m in messages if not _GO_LOG.search(m)]
+        own = [m for m in own if _GO_SAYS.search(m)][-1:] or own[-1:] or _errors_logged(messages[-1:])
     if len(own) > 1:
         own.sort(key=lambda m: _GO_STRONG.search(m) is None)
         return " | ".join(one_line(m, 160) for m in own[:3])
@@ -294,6 +295,12 @@ def _best_message(messages: list[str]) -> str:
         # A hook's output: the error is its last sentence.
         return f"{one_line(own[0], 60).rstrip('…')} … {late[0].strip()}"
     return own[0] if own else ""
+
+
+def _errors_logged(messages: Sequence[str]) -> list[str]:
+    """Return the place and the error of messages that end in one: what else a test logged is no reason to fail."""
+    late = ((_GO_LATE.search(m), m.partition(" ")[0]) for m in messages)
+    return [f"{place} … {match[0].strip()}" for match, place in late if match is not None]
 
 
 def _read_cargo(view: OutputView) -> CallFinding | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.context.tool_calls.call_line import CallKind, CallLine, Outcome
@@ -97,13 +97,22 @@ def command_of(arguments: Mapping[str, Any]) -> str:
 
 _OPENING_LINES = 5
 _LONG_OPENING_CHARS = 600
+_ADDED = "  + "
 
 
 def openings(detail: str) -> Iterator[str]:
     """Yield beginnings of a detail: its first lines, and before them the first row where those are long."""
     lines = detail.split("\n")
-    opening = "\n".join(lines[:_OPENING_LINES])
+    opening = "\n".join(_opening_lines(lines))
     if len(opening) > _LONG_OPENING_CHARS and len(lines) > 2:
         yield "\n".join((*lines[:2], "  …"))
     if len(lines) > _OPENING_LINES:
         yield f"{opening}\n  …"
+
+
+def _opening_lines(lines: Sequence[str]) -> list[str]:
+    """Return the first lines; of a change that removes many, the first ones of both sides."""
+    added = next((n for n, x in enumerate(lines) if x.startswith(_ADDED)), 0)
+    if added < _OPENING_LINES:
+        return list(lines[:_OPENING_LINES])
+    return [*lines[: _OPENING_LINES - 2], "  …", *lines[added : added + 2]]

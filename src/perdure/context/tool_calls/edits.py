@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from itertools import pairwise
 from typing import Any
 
 from perdure.context.fitting import join_names
@@ -67,7 +68,11 @@ _VALUE = re.compile(r"""^\s*[\w.\-"'$\[\]]+\s*(?::?=|:)\s*[^\s{(\[]""")
 _NOISE = re.compile(
     r"^\s*(?:[{}()\[\];,]*|//.*|\#(?!\s*define|\!|\#|\s).*|\*.*|/\*.*|end|else|return|pass|\"\"\"|try:?|import\s.*|from\s.*)\s*$"
 )
-# What a line of code ends in that goes on in the next.
+# A line with which another branch begins. Such lines are at most so far from the change that they belong to.
+_BRANCH = re.compile(r"\s*\}?\s*(?:else|elif|elsif|case|default|except|catch|finally)\b")
+_NEAR_LINES = 3
+# What a line of code ends in that goes on in the next, and what is broken off without it.
+_BROKEN_OFF = re.compile(r"(?:=>|->|=|\|\||&&|\+)\Z")
 _OPEN = " ({[,"
 # The first line of a file, where it says nothing about it.
 _PREAMBLE = re.compile(
@@ -142,12 +147,40 @@ def _replacement(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def changed_lines(old: str, new: str) -> tuple[list[str], list[str]]:
-    """Return the lines that only one of two texts has, in order; blanks and a comma at the end are no difference."""
+    """Return the lines that only one of two texts has, in order; blanks and a comma at the end are no difference.
+
+    Lines with which a branch begins belong to them: without its `else` the second branch would replace the first.
+    """
     before, after = (
-        {" ".join(x.split()).rstrip(","): x for x in text.split("\n", _MAX_LINES)[:_MAX_LINES]} for text in (old, new)
+        [(" ".join(x.split()).rstrip(","), x) for x in text.split("\n", _MAX_LINES)[:_MAX_LINES]] for text in (old, new)
     )
-    removed = [line for key, line in before.items() if key and key not in after]
-    return removed, [line for key, line in after.items() if key and key not in before]
+    old_keys, new_keys = {key for key, _ in before}, {key for key, _ in after}
+    return _lines_without(before, new_keys), _lines_without(after, old_keys)
+
+
+def _lines_without(lines: Sequence[tuple[str, str]], others: Set[str]) -> list[str]:
+    """Return the lines whose keys others lack, equal ones once unless they belong to different branches."""
+    own: list[str] = []
+    between: list[str] = []
+    keys: set[str] = set()
+    distance, is_in_branch = 0, False
+    for key, line in lines:
+        if not key:
+            continue
+        begins_branch = _BRANCH.match(line[:300]) is not None
+        if key in others:
+            distance += 1
+            if begins_branch and own and distance <= _NEAR_LINES:
+                between.append(line)
+            continue
+        if key in keys and not begins_branch and not is_in_branch:
+            continue
+        if distance <= _NEAR_LINES:
+            own += between
+        own.append(line)
+        keys.add(key)
+        between, distance, is_in_branch = [], 0, begins_branch
+    return own
 
 
 def excerpt_rows(removed: Sequence[str], added: Sequence[str], *, scale: float = 1.0) -> list[str]:
@@ -173,17 +206,25 @@ def pick_lines(lines: Sequence[str], limit: int) -> list[str]:
         used += len(row) + 3
         if used > limit - 30 or len(chosen) >= 16:
             break
-    rows = [chosen[n] for n in sorted(chosen)]
+    places = sorted(chosen)
+    rows = [
+        chosen[n] + _omission_mark(lines[n + 1 : following]) for n, following in pairwise([*places, places[-1] + 1])
+    ]
     if len(rows) < len(lines):
         rows[-1] += f" […{len(lines) - len(rows)} more lines]"
     return rows
+
+
+def _omission_mark(omitted: Sequence[str]) -> str:
+    """Return the mark behind a line after which a branch begins that is left out."""
+    return " …" if any(_BRANCH.match(x[:300]) for x in omitted) else ""
 
 
 def _rank(line: str) -> int:
     if is_definition(line):
         # A local variable matters less than a function or a constant at the top.
         return 0 if not _LOCAL.match(line[:300]) else 1
-    if _NOISE.match(line[:300]):
+    if _NOISE.match(line[:300]) or _BRANCH.match(line[:300]):
         return 3
     return 1 if _VALUE.match(line[:300]) else 2
 
@@ -194,7 +235,7 @@ def is_definition(line: str) -> bool:
 
 def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
     """Return one line for both sides of an edit: the first definition, or the first telling line, of each."""
-    old, new = _pick_line(removed).rstrip(_OPEN), _pick_line(added).rstrip(_OPEN)
+    old, new = _trim_open(_pick_line(removed)), _trim_open(_pick_line(added))
     if not added:
         return f"− {one_line(old, 90)}" if old else ""
     if not removed:
@@ -204,6 +245,12 @@ def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
         # Two lines that have nothing in common: the new one whole rather than the beginnings of both.
         return f"+ {one_line(new, 110)}"
     return f"− {one_line(old, 45)} + {one_line(new, 75)}"
+
+
+def _trim_open(line: str) -> str:
+    """Return a line without the bracket that it opens, marked where it breaks off."""
+    text = line.rstrip(_OPEN)
+    return f"{text} …" if _BROKEN_OFF.search(text[-2:]) is not None else text
 
 
 def _trim_to_difference(old: str, new: str) -> tuple[str, str]:

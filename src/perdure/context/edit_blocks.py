@@ -31,6 +31,11 @@ def fold_edit_blocks(text: str) -> str:
     return _BLOCK.sub(_fold, f"{text}\n") if _BEGIN in text else text
 
 
+def has_edit_blocks(text: str) -> bool:
+    """Return whether a text has edit blocks."""
+    return _BEGIN in text
+
+
 def has_broken_block(text: str) -> bool:
     """Return whether a block of a text lacks its closing line."""
     return _BEGIN in text and any(block["end"] is None for block in _BLOCK.finditer(f"{text}\n"))

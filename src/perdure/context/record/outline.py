@@ -18,6 +18,7 @@ from perdure.context.record.statements import (
     parse_items,
     statement_of,
 )
+from perdure.context.record.superseded import UNDONE, CallKey, find_undone_calls
 from perdure.context.task_state.instructions import find_listed
 from perdure.context.text import Passage, clip, sentences
 from perdure.context.tool_calls.call_line import CallLine
@@ -49,6 +50,9 @@ _HALF_LIFE_CHARS = 120_000
 # Entries with all their options; of older ones only what the user said and what weighs most.
 FINE_ENTRIES = 1_500
 OLD_CALL_WORTH = 0.75
+# A reply that was taken back.
+_UNDONE_CHARS = 120
+_UNDONE_WORTH = 0.5
 # What an earlier record has at a lower resolution already.
 _EARLIER_FACTOR = 0.5
 
@@ -181,6 +185,8 @@ class Outline:
     # Files that were edited or written.
     changed: frozenset[str]
     newest_plan: CallLine | None
+    # Edits that later work took back, with the words for it.
+    undone: Mapping[CallKey, str]
     # How often a passage occurs, digits ignored.
     frequency: PassageFrequency
 
@@ -195,8 +201,12 @@ class Outline:
         sizes: Sequence[int],
         has_addresses: bool = True,
         dialogue: Dialogue | None = None,
+        undone_replies: Set[int] = frozenset(),
     ) -> Outline:
-        """Read the statements and calls of entries of these sizes; the lines of the record `earlier` come before."""
+        """Read the statements and calls of entries of these sizes; the lines of the record `earlier` come before.
+
+        Of `undone_replies`, by their positions, the first words are shown.
+        """
         fine_from = len(entries) - FINE_ENTRIES
         statements = [
             NOTHING_STATED
@@ -213,6 +223,8 @@ class Outline:
         newest_plan: CallLine | None = None
         for at, (entry, statement) in enumerate(zip(entries, statements, strict=True)):
             is_old = at < fine_from
+            if entry.seq in undone_replies:
+                statement = shorten_undone(statement)
             if statement.passages and (statement.is_final or not is_old):
                 age = age_factor(distances[at], _HALF_LIFE_CHARS) * (AGREED_FACTOR if at in agreed else 1.0)
                 moments.append(StatementMoment(entry.seq, statement, age, is_old))
@@ -234,6 +246,7 @@ class Outline:
             dialogue,
             frozenset(changed),
             newest_plan,
+            find_undone_calls((m.seq, m.call, m.line) for m in moments if type(m) is CallMoment),
             PassageFrequency.count(statements),
         )
 
@@ -245,6 +258,13 @@ class Outline:
             return self
         mark = Statement("user", (Passage(REQUEST_MARK, REQUEST_MARK, 1.0),), is_binding=True)
         return replace(self, moments=[*self.moments[:at], StatementMoment(seq, mark, 1.0), *self.moments[at:]])
+
+
+def shorten_undone(statement: Statement) -> Statement:
+    """Return the best sentence of a reply whose edits were taken back."""
+    best = max(statement.passages, key=lambda p: p.worth, default=None)
+    words = f"({UNDONE}) {clip(best.text, _UNDONE_CHARS) if best is not None else ''}".rstrip()
+    return replace(statement, passages=(Passage(words, words, _UNDONE_WORTH),), is_final=True, fingerprint=0)
 
 
 def _is_after(seq: int | None, other: int) -> bool:

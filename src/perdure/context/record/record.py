@@ -17,9 +17,17 @@ from perdure.context.record.documents import (
     share_instructions,
     written_reports,
 )
-from perdure.context.record.outline import FINE_ENTRIES, OLD_CALL_WORTH, CallLines, Outline, without_request_mark
+from perdure.context.record.outline import (
+    FINE_ENTRIES,
+    OLD_CALL_WORTH,
+    CallLines,
+    Outline,
+    shorten_undone,
+    without_request_mark,
+)
 from perdure.context.record.rendering import Drawing
 from perdure.context.record.statements import Dialogue, dialogue_share, statement_of
+from perdure.context.record.superseded import find_undone_replies
 from perdure.context.redacted_entries import (
     are_redacted,
     count_chars,
@@ -370,7 +378,11 @@ class RecordSource:
     @cached_property
     def _outline(self) -> Outline:
         entries, level = self._entries, self._level
-        dialogue = Dialogue.read(entries, list(map(statement_of, entries)), level) if level else None
+        undone = find_undone_replies(entries)
+        dialogue = None
+        if level:
+            statements = [shorten_undone(statement_of(e)) if e.seq in undone else statement_of(e) for e in entries]
+            dialogue = Dialogue.read(entries, statements, level)
         outline = Outline.read(
             entries,
             self._lines,
@@ -379,6 +391,7 @@ class RecordSource:
             earlier=self._earlier,
             has_addresses=self._has_addresses,
             dialogue=dialogue,
+            undone_replies=undone,
         )
         return outline if self._request_seq is None else outline.with_request_mark(self._request_seq)
 

@@ -404,6 +404,8 @@ class Drawing:
         is_newest_plan = line is self.outline.newest_plan
         is_old_plan = bool(line.facts.plan) and not is_newest_plan
         has_detail = (line.kind != "task" or is_newest_plan) and document is None
+        if mark := self.outline.undone.get((seq, moment.call.id)):
+            brief, whole, has_detail = f"{brief} ({mark})", f"{whole} ({mark})", False
         texts = (brief, whole, *openings(detail), detail) if has_detail else (brief, whole)
         is_looked_at = line.kind == "read" and line.target in self.outline.changed
         is_binding = line.user_words and f"“{line.user_words}”" not in self.already

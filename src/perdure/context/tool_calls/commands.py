@@ -80,6 +80,9 @@ _SOURCE_LINE = re.compile(
     r"(?:except|catch|elif|else|if|for|while|with|def|class|func|function|return|raise|throw|assert|try|import|from)\b"
     r".*[:;{}(),\]]\s*$|(?:log|logger|logging|console|self|print|fmt)[.(].*)"
 )
+# What a printed program is told by instead.
+_DEFINES = re.compile(r"\s*(?:async )?(?:def|class|func|function|fn|struct|interface|trait) \w")
+_DEFINING_LINES = 1_000
 _RESULT_LINE = re.compile(
     r"(?i)^(?:[\d:.TZ-]{5,30}\s+)?(?:\[[\w@/:.-]{1,30}\]\s*)?\W{0,8}"
     r"(?:✅|✓|✔|success|updated|created|done|finished|completed?|total|wrote|saved|installed|passed|all )"
@@ -491,7 +494,7 @@ def _telling_rows(view: OutputView) -> list[str]:
         return listing
     last = len(lines) - 1
     chosen = {0, 1, last - 2, last - 1, last}
-    chosen.update(_error_lines(lines)[:6])
+    chosen.update((_error_lines(lines) or [n for n, x in enumerate(lines[:_DEFINING_LINES]) if _DEFINES.match(x)])[:6])
     chosen.update([n for n, x in enumerate(lines) if _HEADER.match(x)][:6])
     chosen.update(_outliers(lines))
     rows: list[str] = []

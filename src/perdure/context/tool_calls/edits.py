@@ -151,11 +151,18 @@ def changed_lines(old: str, new: str) -> tuple[list[str], list[str]]:
 
     Lines with which a branch begins belong to them: without its `else` the second branch would replace the first.
     """
-    before, after = (
-        [(" ".join(x.split()).rstrip(","), x) for x in text.split("\n", _MAX_LINES)[:_MAX_LINES]] for text in (old, new)
-    )
+    before, after = ([(_key_of(x), x) for x in text.split("\n", _MAX_LINES)[:_MAX_LINES]] for text in (old, new))
     old_keys, new_keys = {key for key, _ in before}, {key for key, _ in after}
     return _lines_without(before, new_keys), _lines_without(after, old_keys)
+
+
+def line_keys(text: str) -> frozenset[str]:
+    """Return the lines of a text without blanks and without a comma at the end, by which lines are compared."""
+    return frozenset(map(_key_of, text.split("\n", _MAX_LINES)[:_MAX_LINES])) - {""}
+
+
+def _key_of(line: str) -> str:
+    return " ".join(line.split()).rstrip(",")
 
 
 def _lines_without(lines: Sequence[tuple[str, str]], others: Set[str]) -> list[str]:

@@ -113,8 +113,8 @@ class TestLists:
         hits = [{"title": title, "url": "https://coast.test/a", "content": excerpt}]
         hits.append({"title": "Other", "url": "https://coast.test/b", "content": "Short."})
         detail = call("web_search", hits, query="tidal energy").detail
-        assert "(coast.test): … The Orkney array delivers 14 MW at 92 euros per MWh. A second site near Brest" in detail
-        assert "Other (coast.test): Short." in detail
+        assert "/a): … The Orkney array delivers 14 MW at 92 euros per MWh. A second site near Brest" in detail
+        assert "Other (https://coast.test/b): Short." in detail
 
     def test_like_rows_have_one_header(self) -> None:
         rows = [{"order": f"W{n}", "total": 10 + n, "state": "open" if n % 2 else "paid"} for n in range(30)]
@@ -133,7 +133,7 @@ class TestLists:
         text = "\n".join(json.dumps(member(*m)) for m in MEMBERS)
         assert "brook (97)" in call("list_contributors", text, repository="acme/tides").detail
 
-    def test_hits_of_a_search_have_title_domain_and_date(self) -> None:
+    def test_hits_of_a_search_have_title_address_and_date(self) -> None:
         hits = [
             {
                 "title": "Tides 2.0 is out",
@@ -144,8 +144,8 @@ class TestLists:
             {"title": "How tides work", "url": "https://sea.test/how?x=1", "snippet": "A primer of 40 pages."},
         ]
         detail = call("web_search", hits, query="tides").detail
-        assert "Tides 2.0 is out (news.test, 2026-01-12): The release." in detail
-        assert "How tides work (sea.test): A primer of 40 pages." in detail
+        assert "Tides 2.0 is out (https://www.news.test/tides-2, 2026-01-12): The release." in detail
+        assert "How tides work (https://sea.test/how?x=1): A primer of 40 pages." in detail
 
 
 class TestCutDocuments:

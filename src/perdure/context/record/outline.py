@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
+from functools import lru_cache
+from itertools import accumulate, groupby, pairwise
 
 from perdure.context.fitting import age_factor
 from perdure.context.record.statements import (
@@ -50,6 +51,12 @@ _HALF_LIFE_CHARS = 120_000
 # Entries with all their options; of older ones only what the user said and what weighs most.
 FINE_ENTRIES = 1_500
 OLD_CALL_WORTH = 0.75
+# Of so many moments the searches are compared with what came after them; fewer in a row are no hunt.
+_HUNTED_MOMENTS = 240
+_FEWEST_SEARCHES = 4
+# The worth of words that say more than what is done next.
+_LEAST_CONCLUSION = 0.3
+_HIT_FILE = re.compile(r"[\w.@+-]+\.\w{1,8}(?=[:\s]|$)")
 # A reply that was taken back.
 _UNDONE_CHARS = 120
 _UNDONE_WORTH = 0.5
@@ -187,6 +194,8 @@ class Outline:
     newest_plan: CallLine | None
     # Edits that later work took back, with the words for it.
     undone: Mapping[CallKey, str]
+    # Searches of a hunt whose hits nothing used.
+    unused: Set[CallKey]
     # How often a passage occurs, digits ignored.
     frequency: PassageFrequency
 
@@ -230,7 +239,8 @@ class Outline:
                 moments.append(StatementMoment(entry.seq, statement, age, is_old))
             for call in entry.message.tool_calls:
                 line = lines.get((entry.seq, call.id))
-                if line is None:
+                if line is None or (at + 1 == len(entries) and line.outcome != "unknown"):
+                    # The result of the last message is behind the stretch, in view.
                     continue
                 if line.kind in ("edit", "write"):
                     changed.add(line.target)
@@ -247,8 +257,15 @@ class Outline:
             frozenset(changed),
             newest_plan,
             find_undone_calls((m.seq, m.call, m.line) for m in moments if type(m) is CallMoment),
+            _find_unused_searches(moments),
             PassageFrequency.count(statements),
         )
+
+    def with_one_base(self, text: str) -> str:
+        """Return the rows of a search with their paths below the root, which may have a part of it before them."""
+        if "\n" not in text or not self.root or not text.startswith(f"{CALL} search"):
+            return text
+        return _base_pattern(self.root).sub("", text)
 
     def with_request_mark(self, seq: int) -> Outline:
         """Return the outline with a line where the newest request is, which is in view elsewhere."""
@@ -265,6 +282,46 @@ def shorten_undone(statement: Statement) -> Statement:
     best = max(statement.passages, key=lambda p: p.worth, default=None)
     words = f"({UNDONE}) {clip(best.text, _UNDONE_CHARS) if best is not None else ''}".rstrip()
     return replace(statement, passages=(Passage(words, words, _UNDONE_WORTH),), is_final=True, fingerprint=0)
+
+
+@lru_cache(maxsize=16)
+def _base_pattern(root: str) -> re.Pattern[str]:
+    """Return the pattern of the ends of a root, of two folders or more, before the path of a row."""
+    folders = root.strip("/").split("/")
+    ends = ("/".join(folders[n:]) for n in range(1, len(folders) - 1))
+    return re.compile(rf"(?m)(?<=^  )(?:{'|'.join(map(re.escape, ends))})/" if len(folders) > 2 else r"(?!)")
+
+
+def _find_unused_searches(moments: Sequence[Moment]) -> Set[CallKey]:
+    """Return the searches of a hunt of which no later call names a file that they found; of the newest calls.
+
+    A hunt that goes on behind the stretch is not judged, nor a search from which the assistant concluded something.
+    """
+    newest = moments[-_HUNTED_MOMENTS:]
+    calls = [m for m in newest if type(m) is CallMoment]
+    concluded = {m.seq for m, after in pairwise(newest) if type(m) is CallMoment and _is_conclusion(after)}
+    unused: set[CallKey] = set()
+    names: set[str] = set()
+    for is_hunt, group in groupby(reversed(calls), key=lambda m: m.line.kind in ("search", "read")):
+        hunt = list(group)
+        if hunt[0] is calls[-1]:
+            is_hunt = False
+        searches = sum(m.line.kind == "search" for m in hunt)
+        for moment in hunt:
+            line = moment.line
+            if line.kind == "search" and line.outcome == "ok":
+                is_judged = is_hunt and searches >= _FEWEST_SEARCHES and moment.seq not in concluded
+                if is_judged and names.isdisjoint(_HIT_FILE.findall(line.detail)):
+                    unused.add((moment.seq, moment.call.id))
+            else:
+                facts = line.facts
+                paths = (line.target, *facts.read_files, *facts.changed_files)
+                names.update(path.rpartition("/")[2] for path in paths)
+    return unused
+
+
+def _is_conclusion(moment: Moment) -> bool:
+    return type(moment) is StatementMoment and any(p.worth >= _LEAST_CONCLUSION for p in moment.statement.passages)
 
 
 def _is_after(seq: int | None, other: int) -> bool:

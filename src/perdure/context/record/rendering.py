@@ -23,7 +23,7 @@ from perdure.context.record.outline import (
     StatementMoment,
     ToldLines,
 )
-from perdure.context.record.statements import CALL, LABELS, OPENING, Speaker, Statement
+from perdure.context.record.statements import CALL, LABELS, OPENING, Speaker, Statement, announces_end
 from perdure.context.task_state.state import parse_steps
 from perdure.context.text import Passage, clip, join_passages, size_of, split_passages
 from perdure.context.tool_calls.call_line import CallKind, CallLine
@@ -395,6 +395,8 @@ class Drawing:
             return
         brief, whole = self._brief(line), self._local_line(line)
         detail = whole if line.detail in ("", line.line) else self._local(line.detail)
+        if line.kind == "search" and len(first_line := detail.partition("\n")[0]) <= LINE_CHARS:
+            whole = first_line  # its path is not clipped
         if elsewhere := self._elsewhere(line):
             whole, detail = (
                 f"{whole}{elsewhere}",
@@ -406,6 +408,7 @@ class Drawing:
         has_detail = (line.kind != "task" or is_newest_plan) and document is None
         if mark := self.outline.undone.get((seq, moment.call.id)):
             brief, whole, has_detail = f"{brief} ({mark})", f"{whole} ({mark})", False
+        has_detail = has_detail and (seq, moment.call.id) not in self.outline.unused
         texts = (brief, whole, *openings(detail), detail) if has_detail else (brief, whole)
         is_looked_at = line.kind == "read" and line.target in self.outline.changed
         is_binding = line.user_words and f"“{line.user_words}”" not in self.already
@@ -430,7 +433,8 @@ class Drawing:
             self._add_statement(seq, report, age, is_old=False)
         elif document is not None and document.passages:
             speaker: Speaker = "instructions" if document.is_instructions else "document"
-            self._add_statement(seq, Statement(speaker, document.passages), age, is_old=False)
+            title = clip(self._local(line.target), 60)
+            self._add_statement(seq, Statement(speaker, document.passages, title=title), age, is_old=False)
 
     def _is_listed(self, line: CallLine) -> bool:
         """Whether the sections list a call as done."""
@@ -512,7 +516,7 @@ class Drawing:
                 if level == 0 and not item.is_line_first:
                     brief.append(item.texts[0])
                     continue
-                text = f"{CALL} {item.texts[level]}"
+                text = self.outline.with_one_base(f"{CALL} {item.texts[level]}")
             else:
                 assert isinstance(item, _Said)
                 displayed = replace(item, is_opening=is_opening) if is_opening != item.is_opening else item
@@ -530,6 +534,8 @@ class Drawing:
             where = self._address(item.repeats) or "before"
             return f"{label} [the same text as {where}: {clip(passages[0].short, 50)}]"
         levels = [(at in chosen) + (at + 1 in chosen) for at in range(first + 1, first + 1 + 2 * len(passages), 2)]
+        if sum(map(bool, levels)) == 1 < len(levels) and levels[0] and announces_end(passages[0].text):
+            return ""
         # Only labels and calls begin at the margin: no text can imitate another speaker.
         text = join_passages(passages, levels).replace("\n", "\n ")
         return f"{label} {text}" if text else ""
@@ -538,7 +544,7 @@ class Drawing:
         if item.statement.speaker == "document":
             return "  excerpts:"
         if item.statement.speaker == "instructions":
-            return "  its rules:"
+            return f"  rules of {item.statement.title}:"
         title = item.statement.title or (OPENING if item.is_opening else "")
         title = f" ({title})" if title else ""
         return f"{LABELS[item.statement.speaker]}{title} {self._address(item.seq)}".rstrip() + ":"

@@ -20,6 +20,7 @@ from perdure.context.redacted_entries import count_chars, redact_entry
 from perdure.context.task_state.decisions import UserReading, announces, read_user, user_reading
 from perdure.context.text import Passage, clip, clip_short, size_of, split_passages, split_sentences
 from perdure.context.tool_calls.call_line import CallLine
+from perdure.context.tool_calls.output_extent import is_not_kept
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, ImagePart, Message, ToolCall, files_taken_back, user
 
 # Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document or an instruction
@@ -74,6 +75,12 @@ _NOISE = frozenset(
     ("local-command-caveat", "system-reminder", "command-message", "command-name", "command-args", "task-id", "status")
 )
 _REPORTS = ("result", "report", "output", "response")
+# What says that something is done, but not what: as the first words of a longer reply.
+_ANNOUNCES_END = re.compile(
+    r"(?i)(?:all |it is |it's )?(?:\w+ )?(?:done|completed?|finished|fixed|ready|merged)[.!]*"
+    r"|완료[.!]*|계속[.!]*|完了(?:しました)?[。！]*|完成(?:了)?[。！]*"
+)
+_LONGEST_END = 40
 _CORRECTION = re.compile(
     r"^\W*(?:no\b(?! problem| worries| need)|nope|not? (?:that|this|like|quite|what)|don't|do not|stop\b|wrong"
     r"|actually\b|wait\b|undo|revert|instead\b|never\b|please don't|rather\b|i (?:said|meant|don't (?:want|like|think)"
@@ -108,6 +115,8 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
     `reading` is that of a user message, where it is cached.
     """
     if message.role == "assistant" and message.kind == "assistant":
+        if is_not_kept(message.text):
+            return NOTHING_STATED
         passages = split_passages(fold_edit_blocks(message.text)) if message.text.strip() else ()
         if message.tool_calls and passages:
             passages = tuple(_introduction(passages, message.tool_calls))
@@ -120,6 +129,11 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
         restored = tuple(_describe_restored(message))
         return Statement("note", restored, is_binding=True, is_final=True) if restored else _note(message.text)
     return NOTHING_STATED
+
+
+def announces_end(text: str) -> bool:
+    """Whether a sentence says that something is done, but not what."""
+    return len(text) <= _LONGEST_END and _ANNOUNCES_END.fullmatch(text) is not None
 
 
 def _introduction(passages: Sequence[Passage], calls: Sequence[ToolCall]) -> Iterator[Passage]:

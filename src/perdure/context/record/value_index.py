@@ -161,5 +161,9 @@ class _Labels:
         if not target or value in target:
             return _STATED
         target = _LINES_BEHIND.sub("", target)
-        is_path = kind_of(target) in PLACES and len(target.split()) == 1
+        is_word = len(target.split()) == 1
+        is_path = is_word and kind_of(target) in PLACES
+        if is_word and not is_path:
+            # The name of a tool or a word of a program is no place to look at.
+            return _STATED
         return f"In {target.rsplit('/', 1)[-1]}" if is_path else f"In the output of `{clip(target, _LABEL_CHARS)}`"

@@ -67,7 +67,7 @@ _LOG_FILE = re.compile(
 _NOISE_LINE = re.compile(
     r"^\[(?:raw output|Showing |Full output|…|\.\.\.|output )|^\.\.\. \[|^\(Results are truncated|"
     r"^> |^Debugger attached|^Waiting for the debugger|^npm (?:notice|warn)|^\(node:\d+\)|^\(Use `node|^\W*$|"
-    r"^(?:Call id: .*|Observation:|Execution logs:|Last output from code snippet:|None|<\w+>)$"
+    r"^\d{1,6}[:.)] ?\S?$|^(?:Call id: .*|Observation:|Execution logs:|Last output from code snippet:|None|<\w+>)$"
 )
 _OWN_ERROR = re.compile(
     r"^\W{0,6}(?:[\w./-]{1,30}:\S+:\d+:\s+)?(?:\[\w+\] )?"

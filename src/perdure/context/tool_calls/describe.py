@@ -75,6 +75,9 @@ _MAX_ERROR_CHARS = 6_000
 # Of a program that prints what it read, an output that goes on behind its first lines is no error message either.
 _MAX_ERROR_LINES = 40
 _PAGE_CHARS = 900
+# Of a longer page most is left out.
+_KEPT_PAGE_CHARS = 5_000
+_FETCH_AGAIN = ", most of it not kept: fetch again"
 # The line of a call that changes something by a service, and of one that looks something up.
 _CHANGE_CHARS = 320
 _LOOKUP_CHARS = 280
@@ -441,9 +444,10 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
             ]
         first = rows[0].strip("#: ") if rows else ""
         size = view.extent.size or f"{len(view.raw):,} characters{view.extent.limits}"
+        size += _FETCH_AGAIN if len(view.raw) > _KEPT_PAGE_CHARS and not view.address else ""
         headline = f"{one_line(first, 90)} ({size})" if first else "empty"
         finding = CallFinding(headline, tuple(rows), worth=0.35, title=size)
-        return compose_line(name, kind, target, what, finding, "ok")
+        return compose_line(name, kind, target, what, finding, "ok", line_chars=LINE_CHARS + len(_FETCH_AGAIN))
 
     return PendingCallLine(kind, name, target, 0.35, NO_FACTS, compose)
 

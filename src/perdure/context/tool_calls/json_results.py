@@ -27,6 +27,8 @@ _DULL = re.compile(
 )
 _PAGE_ADDRESSES = frozenset(("html_url", "web_url", "permalink"))
 _TEXTS = ("snippet", "description", "content", "summary", "text", "body", "excerpt", "message", "title")
+# A longer one is shown by its host.
+_LONGEST_ADDRESS = 160
 _ADDRESSES = ("url", "link", "href")
 _DATES = ("date", "published", "published_date", "publishedDate", "published_at", "page_age", "age", "datetime")
 _BLOB = re.compile(r"[A-Za-z0-9+/=_-]{100,}")
@@ -161,9 +163,11 @@ def _is_hit(item: Mapping[str, Any]) -> bool:
 
 
 def _format_hit(item: Mapping[str, Any]) -> str:
-    host = urlsplit(_first(item, _ADDRESSES)).netloc.removeprefix("www.")
+    address = _first(item, _ADDRESSES)
+    if len(address) > _LONGEST_ADDRESS:
+        address = urlsplit(address).netloc.removeprefix("www.")
     title = one_line(str(item.get("title") or item.get("name")), 120)
-    source = ", ".join(filter(None, (host, _first(item, _DATES))))
+    source = ", ".join(filter(None, (address, _first(item, _DATES))))
     text = one_line(_telling_excerpt(_first(item, _TEXTS[:-1]), title), _EXCERPT_CHARS)
     return f"{title} ({source}){f': {text}' if text else ''}"
 

@@ -80,7 +80,7 @@ _SOURCE_LINE = re.compile(
     r"(?:except|catch|elif|else|if|for|while|with|def|class|func|function|return|raise|throw|assert|try|import|from)\b"
     r".*[:;{}(),\]]\s*$|(?:log|logger|logging|console|self|print|fmt)[.(].*)"
 )
-# What a printed program is told by instead.
+# What describes a printed program instead.
 _DEFINES = re.compile(r"\s*(?:async )?(?:def|class|func|function|fn|struct|interface|trait) \w")
 _DEFINING_LINES = 1_000
 _RESULT_LINE = re.compile(

@@ -17,6 +17,7 @@ from perdure.context.tool_calls.output import (
     join_rows,
     one_line,
     printable,
+    unique,
 )
 from perdure.context.tool_calls.services import compact_value
 
@@ -93,6 +94,15 @@ def command_of(arguments: Mapping[str, Any]) -> str:
             words = [str(w) for w in value]
             return words[-1] if len(words) > 1 and words[-2] in ("-c", "-lc") else " ".join(words)
     return ""
+
+
+def code_label(code: str) -> str:
+    """Return what a program is for: its comments, its definitions and its last statements."""
+    lines = [x.strip() for x in code[:20_000].split("\n") if x.strip() and not x.startswith(("import ", "from "))]
+    remarks = [x.lstrip("# ").strip('"') for x in lines if x.startswith(("# ", '"""'))]
+    names = [x.rstrip(":") for x in lines if x.startswith(("def ", "class ", "async def ", "function "))]
+    label = "; ".join(filter(None, unique([*remarks[:2], *names[:2], *lines[-2:]])))
+    return clip_middle(label, 200)
 
 
 _OPENING_LINES = 5

@@ -30,7 +30,7 @@ from perdure.context.tool_calls.commands import (
     prints_foreign_text,
     shell_label,
 )
-from perdure.context.tool_calls.compose import arguments_text, command_of, compose_line, target_of
+from perdure.context.tool_calls.compose import arguments_text, code_label, command_of, compose_line, target_of
 from perdure.context.tool_calls.edits import (
     EDIT_WORTH,
     WRITE_WORTH,
@@ -72,12 +72,10 @@ from perdure.core.rules import MISSING_RESULT
 
 # A longer result is no error message.
 _MAX_ERROR_CHARS = 6_000
-# Of a program that prints what it read, an output that goes on behind its first lines is no error message either.
 _MAX_ERROR_LINES = 40
 _PAGE_CHARS = 900
 # Of a longer page most is left out.
-_KEPT_PAGE_CHARS = 5_000
-_FETCH_AGAIN = ", most of it not kept: fetch again"
+_KEPT_PAGE_CHARS, _FETCH_AGAIN = 5_000, ", most of it not kept: fetch again"
 # The line of a call that changes something by a service, and of one that looks something up.
 _CHANGE_CHARS = 320
 _LOOKUP_CHARS = 280
@@ -175,7 +173,7 @@ def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
     """Describe the call without its result."""
     target = target_of(kind, arguments)
     if kind == "shell" and "command" not in arguments and isinstance(code := arguments.get("code"), str):
-        return f"{name} `{_code_label(code)}`"
+        return f"{name} `{code_label(code)}`"
     if kind == "shell":
         return shell_label(command_of(arguments)) if target else name
     verb = {"read": "read", "write": "write", "edit": "edit", "delete": "delete"}.get(kind)
@@ -202,18 +200,9 @@ def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], res
     return compose_line(name, shell_kind, one_line(target, 300), label, finding, outcome, short)
 
 
-def _code_label(code: str) -> str:
-    """Return what a program is for: its comments, its definitions and its last statements."""
-    lines = [x.strip() for x in code[:20_000].split("\n") if x.strip() and not x.startswith(("import ", "from "))]
-    remarks = [x.lstrip("# ").strip('"') for x in lines if x.startswith(("# ", '"""'))]
-    names = [x.rstrip(":") for x in lines if x.startswith(("def ", "class ", "async def ", "function "))]
-    label = "; ".join(filter(None, unique([*remarks[:2], *names[:2], *lines[-2:]])))
-    return clip_middle(label, 200)
-
-
 def _describe_code(name: str, arguments: Mapping[str, Any], code: str, result: str) -> CallLine:
     """Describe a run of a code interpreter: what the program is for, and what it printed."""
-    what = f"{name} `{_code_label(code)}`"
+    what = f"{name} `{code_label(code)}`"
     printed = _CODE_FRAME.sub("", result, count=1)
     if (error := _CODE_ERROR.search(printed[-_MAX_ERROR_CHARS:])) is not None and printed.startswith("Error:"):
         return _describe_failure(name, "shell", arguments, error[1])

@@ -15,7 +15,7 @@ from perdure.store.store import SessionStore
 from perdure.testing.simulator import Simulator
 
 LIST = [{"role": "user", "content": "x " * 400}, {"role": "assistant", "content": "y " * 400}] * 20
-WINDOW: dict[str, Any] = {"context_length": 8_000}
+WINDOW = {"context_length": 8_000}
 HALF_A_CHARACTER = "\ud800"
 
 PLAIN: Any = perdure  # wrong types are the point

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
+import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessage
@@ -17,7 +18,6 @@ from openai.types.chat import ChatCompletionMessage
 import perdure
 from perdure import Agent
 from perdure.agent.context_usage import Composition, describe_fixed_oversize
-from perdure.providers import sdk_client
 from perdure.testing.simulator import Call, Fail, Say, Simulator, strict
 
 WORK = [
@@ -158,8 +158,7 @@ def test_usage_whose_attributes_raise_is_not_reported() -> None:
 
 
 def test_the_wait_of_an_sdk_exception_is_read_from_its_response() -> None:
-    http: Any = sdk_client._http_library(openai.OpenAI(api_key="k"))  # httpx, or its successor
-    response = http.Response(429, request=http.Request("POST", "http://x"), headers={"retry-after": "7"})
+    response = httpx.Response(429, request=httpx.Request("POST", "http://x"), headers={"retry-after": "7"})
     error = openai.RateLimitError("Rate limit", response=response, body=None)
     assert perdure.classify_error(None, error).retry_after_s == 7.0
     assert perdure.classify_error(None, error, headers={"retry-after": "2"}).retry_after_s == 2.0

@@ -102,12 +102,6 @@ def test_import_perdure_loads_nothing_else_of_its_own(tmp_path: Path) -> None:
     assert {name for name in imported_by(IMPORT, tmp_path) if name.startswith("perdure")} == {"perdure"}
 
 
-def test_acompress_leaves_what_it_imports_to_its_worker_thread(tmp_path: Path) -> None:
-    loaded = imported_by("import perdure; perdure.acompress, perdure.acompress_if_needed", tmp_path)
-    assert "perdure.context.async_api" in loaded
-    assert loaded.isdisjoint({"pydantic", "perdure.context.api", "perdure.context.compressor"})
-
-
 def test_help_imports_no_command_but_the_options_of_chat(tmp_path: Path) -> None:
     loaded = {name for name in imported_by(HELP, tmp_path) if name.startswith("perdure.")}
     terminal = {"", ".main", ".lazy", ".help", ".output", ".style", ".chat", ".chat.command"}

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.app import Agent, AIAgent
-    from perdure.context.api import compress, compress_if_needed
-    from perdure.context.async_api import acompress, acompress_if_needed
+    from perdure.context.api import acompress, acompress_if_needed, compress, compress_if_needed
     from perdure.context.compressor import ContextCompressor
     from perdure.context.engine import ContextEngine
     from perdure.context.registry import register_context_engine
@@ -76,8 +75,8 @@ _HOMES = {
     "StoreError": "perdure.core.errors",
     "ToolError": "perdure.core.errors",
     "TurnFailed": "perdure.core.errors",
-    "acompress": "perdure.context.async_api",
-    "acompress_if_needed": "perdure.context.async_api",
+    "acompress": "perdure.context.api",
+    "acompress_if_needed": "perdure.context.api",
     "apply_anthropic_cache_control": "perdure.providers.codec",
     "apply_cache_control": "perdure.providers.codec",
     "classify_error": "perdure.providers.errors.classify",

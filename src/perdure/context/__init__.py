@@ -14,7 +14,7 @@
       handoff_writer  write the handoff of all these; handoff_sections fits the parts, handoff is its format
     text, patterns, fitting   sentences, passages and excerpts; patterns behind literals; what fits a budget
     user_text/      what users write: which words are their own, what they ask for, what binds
-    api, async_api  `perdure.compress` and `acompress`: dicts in, dicts out
+    api             `perdure.compress` and `acompress`: dicts in, dicts out
     notebook_engine   the second built-in engine: fresh windows with a notebook
     conformance     the test suite for engine authors
 

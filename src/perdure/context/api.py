@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from perdure.config.compression import compression_settings
 from perdure.config.sections import CompressionSettings
-from perdure.context.async_api import CompressOptions
 from perdure.context.compressor import ContextCompressor
-from perdure.context.engine import CompactionReport, Steps, run_steps_here
+from perdure.context.engine import CompactionReport, Steps, run_steps, run_steps_here
 from perdure.context.summarizer import AnySummarize
 from perdure.core.arguments import MESSAGES, TOKENS, TOOLS, WINDOW, optional, require
 from perdure.core.errors import ConfigError
@@ -21,6 +20,17 @@ from perdure.models.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from perdure.config.settings import Settings
+
+
+class CompressOptions(TypedDict, total=False):
+    """The arguments that `compress` and its variants have in common; see `compress`."""
+
+    context_length: Required[int]
+    summarize: AnySummarize | None
+    focus_topic: str | None
+    settings: CompressionSettings | Settings | Mapping[str, Any] | None
+    handoff_max_chars: int | None
+    handoff_key: bytes | None
 
 
 def compress(
@@ -45,7 +55,7 @@ def compress(
     Raises InvalidMessage for an invalid message, and ConfigError for settings or a window out of range.
     """
     return run_steps_here(
-        compress_steps(
+        _compress(
             messages,
             context_length=context_length,
             summarize=summarize,
@@ -55,6 +65,11 @@ def compress(
             handoff_key=handoff_key,
         )
     )
+
+
+async def acompress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> CompactionReport:
+    """Like `compress`, without blocking the event loop; `summarize` is awaited on it."""
+    return await run_steps(_compress(messages, **options))
 
 
 def compress_if_needed(
@@ -69,16 +84,26 @@ def compress_if_needed(
     `prompt_tokens` is the size of the last request as the service reported it; without it the messages, and `tools`
     where they are handed in, are estimated. The other arguments are those of `compress`.
     """
-    return run_steps_here(compress_if_needed_steps(messages, prompt_tokens, tools, options))
+    return run_steps_here(_compress_if_needed(messages, prompt_tokens, tools, options))
 
 
-def compress_if_needed_steps(
+async def acompress_if_needed(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    prompt_tokens: int | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    **options: Unpack[CompressOptions],
+) -> CompactionReport:
+    """Like `compress_if_needed`, without blocking the event loop; `summarize` is awaited on it."""
+    return await run_steps(_compress_if_needed(messages, prompt_tokens, tools, options))
+
+
+def _compress_if_needed(
     messages: Sequence[Mapping[str, Any]],
     prompt_tokens: int | None,
     tools: Sequence[Mapping[str, Any]] | None,
     options: CompressOptions,
 ) -> Steps[CompactionReport]:
-    """Return `compress_if_needed` as a generator of steps."""
     require("messages", messages, MESSAGES)
     require("prompt_tokens", prompt_tokens, optional(TOKENS))
     require("tools", tools, optional(TOOLS))
@@ -89,13 +114,10 @@ def compress_if_needed_steps(
         at = engine.budgets.threshold_tokens
         message = f"Nothing to compact yet: about {tokens:,} tokens, compacts at {at:,}."
         return CompactionReport(unchanged, "nothing_to_do", "", tokens, tokens, message)
-    return (yield from compress_steps(messages, **options))
+    return (yield from _compress(messages, **options))
 
 
-def compress_steps(
-    messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]
-) -> Steps[CompactionReport]:
-    """Return `compress` as a generator of steps."""
+def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> Steps[CompactionReport]:
     require("messages", messages, MESSAGES)
     engine = _engine(options)
     done = yield from engine.steps(messages, focus_topic=options.get("focus_topic"), reason="user")

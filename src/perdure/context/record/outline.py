@@ -54,7 +54,7 @@ OLD_CALL_WORTH = 0.75
 # Of so many moments the searches are compared with what came after them; fewer in a row are no hunt.
 _HUNTED_MOMENTS = 240
 _FEWEST_SEARCHES = 4
-# The worth of words that are more than an announcement.
+# The worth of words that say more than what is done next.
 _LEAST_CONCLUSION = 0.3
 _HIT_FILE = re.compile(r"[\w.@+-]+\.\w{1,8}(?=[:\s]|$)")
 # A reply that was taken back.

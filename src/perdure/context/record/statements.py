@@ -75,7 +75,7 @@ _NOISE = frozenset(
     ("local-command-caveat", "system-reminder", "command-message", "command-name", "command-args", "task-id", "status")
 )
 _REPORTS = ("result", "report", "output", "response")
-# That something is done, without what: as the first words of a longer reply.
+# What says that something is done, but not what: as the first words of a longer reply.
 _ANNOUNCES_END = re.compile(
     r"(?i)(?:all |it is |it's )?(?:\w+ )?(?:done|completed?|finished|fixed|ready|merged)[.!]*"
     r"|완료[.!]*|계속[.!]*|完了(?:しました)?[。！]*|完成(?:了)?[。！]*"
@@ -132,7 +132,7 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
 
 
 def announces_end(text: str) -> bool:
-    """Whether a sentence reports that something is done, but not what."""
+    """Whether a sentence says that something is done, but not what."""
     return len(text) <= _LONGEST_END and _ANNOUNCES_END.fullmatch(text) is not None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.context.tool_calls.builds import read_build
 from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallKind, TestRun
+from perdure.context.tool_calls.compose import command_of
 from perdure.context.tool_calls.edits import describe_content, pick_lines
 from perdure.context.tool_calls.git import combine_findings, git_subcommand, read_git
 from perdure.context.tool_calls.json_results import read_json
@@ -80,7 +81,7 @@ _SOURCE_LINE = re.compile(
     r"(?:except|catch|elif|else|if|for|while|with|def|class|func|function|return|raise|throw|assert|try|import|from)\b"
     r".*[:;{}(),\]]\s*$|(?:log|logger|logging|console|self|print|fmt)[.(].*)"
 )
-# What describes a printed program instead.
+# What a printed program is told by instead.
 _DEFINES = re.compile(r"\s*(?:async )?(?:def|class|func|function|fn|struct|interface|trait) \w")
 _DEFINING_LINES = 1_000
 _RESULT_LINE = re.compile(
@@ -148,7 +149,7 @@ def _without_job_names(view: OutputView) -> OutputView:
 
 # What these print is their own message: no text of a file, a page, a project or a service.
 _PRINT_NO_TEXT = re.compile(r"rm|rmdir|mv|cp|mkdir|touch|chmod|chown|ln|kill|killall|pkill|cd|export|sleep|true")
-# Without those that list what others wrote; what a remote machine says of a push has a prefix.
+# Without those that list what others wrote; the reply of a remote machine to a push has a prefix.
 _PRINT_NO_TEXT_GIT = re.compile(r"add|rm|mv|reset|restore|clean|commit|push")
 _SUBSTITUTION = re.compile(r"[`]|[$<>][(]|<<")
 
@@ -164,6 +165,32 @@ def prints_foreign_text(command: str) -> bool:
     return not commands or not all(
         _PRINT_NO_TEXT.fullmatch(c.program) or _PRINT_NO_TEXT_GIT.fullmatch(git_subcommand(c) or "") for c in commands
     )
+
+
+# Tools that act by their name; that of a server of tools may pass on anything.
+_ACTS = re.compile(
+    r"(?i)(?:add|archive|book|cancel|close|create|delete|deploy|disable|enable|move|order|pay|post|publish|refund|remove"
+    r"|rename|save|send|set|submit|transfer|update|write)(?:_(?!.*__)|\Z|[A-Z])"
+)
+_MOST_REFUSAL_CHARS = 1_000
+# The note that a client adds below a refusal is its own.
+_PARAGRAPH = re.compile(r"\n\s*\n(?!Note: The user's next message may contain a correction or preference\b)")
+
+
+def may_be_foreign(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> bool:
+    """Whether the result of a call may be a text of another author; in doubt yes.
+
+    The result of an edit or a plan is the words of the tool. Of the others those that only act are believed, where the
+    result is short and has one paragraph.
+    """
+    if kind in ("edit", "write", "delete", "task"):
+        return False
+    text = result.strip()
+    if len(text) > _MOST_REFUSAL_CHARS or _PARAGRAPH.search(text):
+        return True
+    if kind == "shell":
+        return "command" not in arguments or prints_foreign_text(command_of(arguments))
+    return kind != "other" or _ACTS.match(name) is None
 
 
 def shell_label(command: str) -> str:

@@ -27,7 +27,7 @@ from perdure.context.tool_calls.commands import (
     decisive_lines,
     describe_shell,
     ends_in_traceback,
-    prints_foreign_text,
+    may_be_foreign,
     shell_label,
 )
 from perdure.context.tool_calls.compose import arguments_text, code_label, command_of, compose_line, target_of
@@ -110,14 +110,6 @@ _NO_VALUE = "Last output from code snippet:\nNone"
 _CODE_ERROR = re.compile(r"due to: (\w[^\n]*(?:\n(?!Now let's)[^\n]*){0,5})")
 _PURPOSES = ("_i", "description", "explanation", "instruction", "instructions", "reason", "purpose")
 _SUCCEEDED = re.compile(r"(?i)\bsuccess|\b(?:updated|applied|wrote|written|created|edited|replaced|saved|ok)\b")
-# Tools that act by their name; that of a server of tools may pass on anything.
-_ACTS = re.compile(
-    r"(?i)(?:add|archive|book|cancel|close|create|delete|deploy|disable|enable|move|order|pay|post|publish|refund|remove"
-    r"|rename|save|send|set|submit|transfer|update|write)(?:_(?!.*__)|\Z|[A-Z])"
-)
-_MOST_REFUSAL_CHARS = 1_000
-# The note that a client adds below a refusal is its own.
-_PARAGRAPH = re.compile(r"\n\s*\n(?!Note: The user's next message may contain a correction or preference\b)")
 _LINK_TITLE = re.compile(r'\{"title": ?"((?:[^"\\]|\\.){3,160})", ?"url"')
 _FOUND = re.compile(r"Found (\d+ (?:files?|match(?:es)?|results?|lines?))\b")
 _AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})|\(job `([\w.-]{3,60})`\)")
@@ -143,22 +135,6 @@ def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], re
         finding = CallFinding(reason, rows, worth=0.8)
     composed = compose_line(name, kind, target_of(kind, arguments), what, finding, "refused")
     return replace(composed, user_words=refusal.words)
-
-
-def may_be_foreign(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> bool:
-    """Whether the result of a call may be a text of another author; in doubt yes.
-
-    What a tool says about an edit or a plan is its own. Of the others those that only act are believed, where the
-    result is short and has one paragraph.
-    """
-    if kind in ("edit", "write", "delete", "task"):
-        return False
-    text = result.strip()
-    if len(text) > _MOST_REFUSAL_CHARS or _PARAGRAPH.search(text):
-        return True
-    if kind == "shell":
-        return "command" not in arguments or prints_foreign_text(command_of(arguments))
-    return kind != "other" or _ACTS.match(name) is None
 
 
 def describe_missing(

@@ -20,7 +20,7 @@ from perdure.context.user_text.authorship import asks_something, authored_text, 
 from perdure.context.user_text.paste_patterns import RULES_HEADING, TEXT, is_about_work
 from perdure.context.user_text.reported_speech import reports_others
 from perdure.context.user_text.revocation import changes_something
-from perdure.context.user_text.standing_instructions import is_standing, may_bind, orders_step
+from perdure.context.user_text.standing_instructions import is_standing, lays_down_clearly, may_bind, orders_step
 from perdure.core.messages import USER_SHELL, Message, TextPart, is_background
 
 # Fewer sentences count as typed.
@@ -71,7 +71,7 @@ _PUBLIC = re.compile(
     r"|(?:members?|guests|visitors|residents|customers|candidates?|employees?|tenants?|passengers|users?|readers|drivers"
     r"|reviewers|contributors|maintainers|callers|students|players?|participants|parents|patients|applicants|staff|keepers"
     r"|children|travellers|bakers|investors|clerks?|recipients?|supplier|lessees?)"
-    r" (?:must|should|may|shall|can|are|need|have|never|always)|warranty|% off|dear (?:guests|all)"
+    r" (?:must|should|may|shall|can|are|need|have|never|always)|warranty|% off|dear (?:guests|all)|share this|psa"
     r"|everyone must|follow (?:me|us|@)|subscribe|hope (?:that|this) helps|the accepted answer|worked for me)\b"
     r"|[#@]\w{3,}\s*$|^#{1,3} |\b(?:shall|hereby|herein|pursuant)\b",
     re.MULTILINE,
@@ -152,6 +152,7 @@ def read_sentences(own: str) -> UserSentences:
     edges = [s for p in (*passages[:1], *passages[-1:]) for s in (*p.sentences[:1], *p.sentences[-1:])]
     has_voice = any(p.has_voice for p in passages) or any(_QUESTION.match(s) for s in edges)
     has_task = any(p.is_task for p in passages)
+    is_own = not any(p.is_public or p.is_published for p in passages) and _opens_with_request(passages)
     for passage in passages:
         is_short = passage.length < _PASSAGE_SENTENCES
         is_voiced = passage.has_voice or (has_voice and is_short)
@@ -163,10 +164,20 @@ def read_sentences(own: str) -> UserSentences:
                 continue
             if passage.is_own_list and _ITEM.match(sentence):
                 listed.add(sentence)
-            elif passage.is_published or not (is_task or _may_count(sentence, topic_words, is_voiced=is_voiced)):
+            elif passage.is_published or not (
+                is_task
+                or (is_own and not passage.is_public and lays_down_clearly(sentence))
+                or _may_count(sentence, topic_words, is_voiced=is_voiced)
+            ):
                 continue
             own_sentences.append(sentence)
     return UserSentences(tuple(own_sentences), frozenset(listed))
+
+
+def _opens_with_request(passages: Sequence[_Passage]) -> bool:
+    """Return whether a message begins as the user's: with a question, a request, or a remark about the work."""
+    opening = [s for p in passages for s in p.sentences if _SUBSTANCE.search(s) or _QUESTION.match(s)][:2]
+    return any(_is_asking(s) or _QUESTION.match(s) for s in opening) or any(map(is_about_work, opening[:1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +188,8 @@ class _Passage:
     is_own_list: bool
     # Verse, or a post to the public: nothing in it binds.
     is_published: bool
+    # It has words of companies, authorities and writers to the public.
+    is_public: bool
     has_voice: bool
     # Work is handed out, and most of the passage is about it: whatever it lays down concerns the work.
     is_task: bool
@@ -204,6 +217,7 @@ class _Passage:
             is_own_list,
             is_published=not is_own_list
             and (_POSTED.search(text) is not None or (len(working) * 2 < len(lines) and _is_verse(lines))),
+            is_public=is_public,
             has_voice=is_own_list or (not is_public and (is_voiced or is_rule_list or is_mostly_work)),
             is_task=not is_public and (wishes or (has_request and len(working) * 2 >= len(pieces))),
         )
@@ -324,6 +338,8 @@ _TREATS_TEXT = re.compile(
 )
 _NAMES_FILE = re.compile(r"\w\.[a-z]{1,5}\b|[\w-]/[\w-]|`|\w_\w|\b[a-z]+[A-Z]")
 _LONGEST_FRAME = 200
+# "Measure it."
+_SHORT_ORDER_CHARS = 16
 _FEWEST_BEHIND = 2
 
 
@@ -336,7 +352,9 @@ def carries_text(message: Message, own: str) -> bool:
         return False
     pieces = [s for line in own.splitlines() for s in sentences(line)]
     asks_first = len(pieces) > _FEWEST_BEHIND and pieces[0].endswith(("?", "？")) and not _NAMES_FILE.search(pieces[0])
-    if asks_first and not all(map(is_standing, pieces[1:])):
+    if asks_first and not all(
+        is_standing(s) or _is_asking(s) or _QUESTION.match(s) or len(s) <= _SHORT_ORDER_CHARS for s in pieces[1:]
+    ):
         return True  # a question with a text behind it
     # Of a single sentence, what is before a colon asks.
     edges = (pieces[0], pieces[-1]) if len(pieces) > 1 else own.split(": ")[:-1][:1]

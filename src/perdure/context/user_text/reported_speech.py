@@ -1,4 +1,4 @@
-"""Recognise what the user only reports: what others say, a supposition, a question, a wish that is not fulfilled."""
+"""Recognise what the user only reports: the words of others, or a supposition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from perdure.context.user_text.alternatives import compile_alternatives
 
-# Verbs of saying with somebody else as the subject, and sources; of a story also the frame.
+# Verbs of saying with another subject than the user, and sources; of a story also the frame.
 _REPORTS = compile_alternatives(
     r"\baccording to\b|(?<!\bI )\b(?:says|claims?|claimed|insists?|insisted|asks?|asked|wonders?|wondered|thinks"
     r"|thought"
@@ -30,5 +30,5 @@ _REPORTS = compile_alternatives(
 
 
 def reports_others(sentence: str) -> bool:
-    """Return whether a sentence reports what somebody else says, or supposes something."""
+    """Return whether a sentence reports the words of others, or supposes something."""
     return _REPORTS.search(sentence) is not None

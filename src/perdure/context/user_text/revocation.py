@@ -30,11 +30,11 @@ _SIMILAR_SHARE = 0.3
 _FUZZY_CHARS = 4
 # The key of all statements that name a language.
 _ANY_LANGUAGE = "a language"
-# A word in more than this share of the statements, and in more than a few, says nothing about which is meant.
+# A word in more than this share of the statements, and in more than a few, is no evidence of which is meant.
 _COMMON_SHARE = 0.2
 _FEW = 3
 
-# Takes back what was said, whatever that was.
+# Takes back an earlier statement, whatever it was.
 _REVOKES = compile_alternatives(
     r"\b(?:tak(?:e|ing) (?:\S+ ){0,4}back|took (?:\S+ ){0,3}back|forget (?:about |the |that |my |what )"
     r"|(?:ignore|disregard|drop|scrap|scratch|cancel|withdraw|revoke|rescind|retract|undo|lift|relax|waive|skip)"
@@ -122,7 +122,7 @@ _ABANDONS = re.compile(
     r"([^\s,.;:!?]+(?:\s+[^\s,.;:!?]+){0,2})",
     re.IGNORECASE,
 )
-# A question, a wish that is not fulfilled, a story, what somebody does: no word of it is an instruction.
+# A question, a wish that is not fulfilled, a story, what others do: no word of it is an instruction.
 _REMARKS = compile_alternatives(
     r"[?？]|\b(?:he|she|they|who|it)(?:['’]s|['’]re|['’]ve)?\b (?:\w+ )?(?:thinks?|no longer|stopped|may|can)\b"
     r"|\bI (?:wish|wonder|thought|guess)\b|\bit would be\b|\byou thought\b"
@@ -359,7 +359,7 @@ def _includes(forms: Set[str], stems: Iterable[str]) -> bool:
 def _may_change(later: _Terms, earlier: _Terms, common: Set[str]) -> bool:
     """Return whether a statement is about an earlier one that it shares a word with, and may change it."""
     if later.subject is not None and not later.names_rule and not any(_has(earlier.forms, s) for s in later.subject):
-        return False  # what somebody else does
+        return False  # what others do
     stems = ((earlier.stems - common) or earlier.stems) | (earlier.numbers & later.numbers)
     shared = sum(stem in later.numbers or _has(later.forms, stem) for stem in stems)
     share = shared / len(stems) if stems else 0.0

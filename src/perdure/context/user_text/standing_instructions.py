@@ -433,6 +433,36 @@ def is_particular(sentence: str) -> bool:
     return _PARTICULAR.search(_BULLET.sub("", sentence)) is not None
 
 
+# The plain forms of a rule, whatever it is about.
+_CLEAR = re.compile(
+    r"^(?:[-*•]\s+)?(?:(?:please|pls|also|and|but|so|then|ok(?:ay)?|btw|by the way|in general|first|second|third"
+    r"|finally"
+    r"|one more thing|bitte|außerdem|übrigens|und|grundsätzlich|et|aussi|au fait|s'il te plaît|por cierto|además|y"
+    r"|por favor|per favore|inoltre|e|por favor|кстати|и|пожалуйста)[,:;.]*\s+){0,3}"
+    r"(?:(?:always|never|(?:don['’]t|do not) ever|from (?:now|here) on|in (?:the )?future|going forward"
+    r"|under no circumstances"
+    r"|do not|don['’]t|only)\b"
+    r"|(?:every|each|all|any|no) [^,;:.!?]{1,60}\b(?:must|needs?|has to|have to|may)\b"
+    r"|[^,;:.!?]{2,60}\bmust (?:never|always|not)\b"
+    r"|(?:immer|nie|niemals|ab (?:jetzt|sofort))\b|\w+e?t? (?:immer|nie|niemals) |(?:jede[rs]?"
+    r"|alle) [^,;:.!?]{1,60}\b(?:muss|müssen)\b"
+    r"|ne \w+[\w' -]{0,20} jamais\b|n['’]\w+[\w' -]{0,20} jamais\b|jamais\b|toujours\b|\w+ toujours\b|désormais\b"
+    r"|dorénavant\b"
+    r"|(?:nunca|siempre|jamás)\b|\w+ siempre\b|(?:a partir de|desde) ahora\b|(?:sempre|mai|d'ora in poi)\b"
+    r"|non \w+ mai\b"
+    r"|(?:nunca|sempre|a partir de agora)\b|(?:всегда|никогда|отныне|впредь)\b)"
+    r"|(?:绝对不要|務必|务必|必须|一律|从现在|以后[^。]{0,12}(?:都|要|不)|永远不要|始终|总是|都要按|绝不|禁止)"
+    r"|(?:必ず|絶対に?|今後は|これからは|常に)[^。]{0,80}(?:ください|ないで|こと|する)|ないでください"
+    r"|(?:항상|절대|반드시|앞으로)[^.]{0,80}(?:세요|마세요|주세요|해|마)|지 마세요",
+    re.IGNORECASE,
+)
+
+
+def lays_down_clearly(sentence: str) -> bool:
+    """Return whether a sentence is a rule by one of the plain forms: "always …", "never …", "every … must …"."""
+    return _CLEAR.search(sentence) is not None and is_standing(sentence)
+
+
 # A sentence is looked at several times: as a rule, as a remark, and as a part of its passage.
 @lru_cache(maxsize=1_024)
 def is_standing(sentence: str) -> bool:

@@ -85,7 +85,8 @@ def _is_message_or_list(value: object) -> bool:
 
 
 TEXT = ArgumentKind("a text", _is_text)
-ID = ArgumentKind("an id, as a text", _is_label)
+# The store reports an id that it cannot have as unknown.
+ID = ArgumentKind("an id, as a text", _is_text)
 LABEL = ArgumentKind("a text that UTF-8 can encode, without NUL", _is_label)
 NAME = ArgumentKind("a name, as a text that is not empty", lambda v: _is_label(v) and v != "")
 USER_KEY = ArgumentKind("a user's key, as a text that is not empty, without NUL", lambda v: _is_label(v) and v != "")

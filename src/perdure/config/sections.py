@@ -125,7 +125,7 @@ class CompressionSettings(Section):
 
 
 class ToolOutputSettings(Section):
-    """Limits on how much of a tool's output enters the context; the whole output is stored on disk."""
+    """Limits on how much of a tool's output enters the context; a longer one is stored whole."""
 
     default_result_size: Positive = Field(
         default=100_000, description="Most characters of one result, where its tool says nothing."

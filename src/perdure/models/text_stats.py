@@ -90,7 +90,10 @@ def _planes(raw: bytes) -> _Planes:
 
 
 def _four_planes(raw: bytes) -> _Planes:
-    """Return a bit set for each character class of a long text, with all bits in use."""
+    """Return the mask and the four code planes of a long text, read as four interleaved stretches.
+
+    A class is a combination of planes; the mask leaves out the seams between the stretches.
+    """
     tables = _tables()
     low, high, even, odd = tables.low, tables.high, tables.even, tables.odd
     size = (len(raw) + 3) // 4

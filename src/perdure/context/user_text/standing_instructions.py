@@ -487,7 +487,7 @@ def _is_binding(sentence: str) -> bool:
 
 
 def _is_statement(sentence: str) -> bool:
-    """Whether a sentence in Japanese or Chinese is a statement, not a request."""
+    """Whether a sentence in Japanese or Chinese, by its opening or ending, binds nothing: small talk or a statement."""
     if is_small_talk(sentence):
         return True
     if _TELLS_OF_ONESELF.search(sentence) and _ASKS_OTHERS.search(sentence) is None:

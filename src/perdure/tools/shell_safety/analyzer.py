@@ -36,8 +36,8 @@ from perdure.tools.shell_safety.rules import files
 from perdure.tools.shell_safety.rules.data import destructive_statements
 from perdure.tools.shell_safety.rules.git import Repositories
 from perdure.tools.shell_safety.rules.guards import unknown_program
-from perdure.tools.shell_safety.rules.load import calls_twice, loop_danger, program_name, runs_itself
 from perdure.tools.shell_safety.rules.matching import rule_dangers
+from perdure.tools.shell_safety.rules.resource_exhaustion import calls_twice, loop_danger, program_name, runs_itself
 from perdure.tools.shell_safety.rules.system import ROOT_PROGRAMS, is_usual_as_root
 from perdure.tools.shell_safety.taint import downloaded_files, is_computed, output_of
 from perdure.tools.shell_safety.types import (

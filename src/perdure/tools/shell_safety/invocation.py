@@ -162,7 +162,10 @@ _VALUE_LETTERS = {
 
 
 def cluster_value(arg: str, letters: str) -> tuple[str, str]:
-    """Return the option of a cluster such as `-sLofile` that takes a value, and the attached part of the value."""
+    """Return the first option of a cluster that takes a value, and the part of the value attached to it.
+
+    `letters` are the options with a value: with "o", `-sLofile` gives ("-o", "file"); two empty texts without one.
+    """
     for i, letter in enumerate(arg[1:], 1):
         if letter in letters:
             return f"-{letter}", arg[i + 1 :]

@@ -10,11 +10,11 @@ from perdure.tools.shell_safety.rules import (
     data,
     files,
     git,
-    load,
     observation,
     packages,
     reach,
     remote,
+    resource_exhaustion,
     secrets,
     sending,
     system,
@@ -34,7 +34,7 @@ _RULES: tuple[RiskRule, ...] = (
     *sending.RULES,
     *packages.RULES,
     *observation.RULES,
-    *load.RULES,
+    *resource_exhaustion.RULES,
     *reach.RULES,
 )
 

@@ -257,6 +257,22 @@ def test_a_refused_command_that_was_approved_later_constrains_nothing() -> None:
 
 
 @pytest.mark.spec("E1c")
+def test_a_refusal_outlasts_a_look_at_the_file_and_a_command_that_begins_alike() -> None:
+    history = _History().say(user("Clean up."))
+    history.call("delete", "notes.md", "refused", user_words="you must not delete it, ask Bob first")
+    folder = f"rm -rf /srv/{'archive/' * 10}"
+    history.call("shell", f"{folder}january", "refused", user_words="keep all of January")
+    history.call("read", "notes.md", "ok")
+    sections = write_sections(history.state)
+    history.say(user("Delete July then."))
+    history.call("shell", f"{folder}july", "ok")
+    later = read_state(history.entries[7:], history.lines, previous=sections)
+    refusals = ["you must not delete it, ask Bob first", "keep all of January"]
+    for state in (history.state, later):
+        assert [i.text for i in state.instructions if i.kind == "refusal"] == refusals
+
+
+@pytest.mark.spec("E1c")
 @pytest.mark.parametrize("words", ["why", "Why?", "but why ?", "warum", "为什么？"])
 def test_a_question_at_a_refused_call_is_no_reason(words: str) -> None:
     history = _History().say(user("Clean up."))

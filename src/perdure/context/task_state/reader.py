@@ -74,7 +74,8 @@ _BARE_QUESTION = re.compile(
     r"|por qué|perché|por quê|почему|зачем|为什么|なぜ|왜)[\s?!.？！。]*"
 )
 # A refusal of these may be about what was written: the next edit of the same file says nothing about it.
-_REFUSED_FOR_CONTENT = frozenset(("edit", "write"))
+# Refused for what they would have written; or harmless, so that the call refused was another one on the same file.
+_LIFTS_NOTHING = LOOKS | {"edit", "write"}
 _NOT_DONE = frozenset(("failed", "refused", "interrupted"))
 _EXPECTS_FAILURE = re.compile(
     r"(?i)\b(?:(?:should|must|will|has to|have to|to|expect\w*(?: \w+)? to|can) (?:now |first |still )?(?:fail|be red)"
@@ -405,13 +406,15 @@ class _StateFold:
             if reason and not _BARE_QUESTION.fullmatch(reason):
                 self._instruct(StandingInstruction(reason, seq, "refusal", about=line.target or line.name))
             return
-        if self._has_refusals and line.outcome == "ok" and line.target and line.kind not in _REFUSED_FOR_CONTENT:
+        if self._has_refusals and line.outcome == "ok" and line.target and line.kind not in _LIFTS_NOTHING:
             self._lift_refusals(line.target)
         self.work.add(seq, line, expects_failure=expects_failure)
 
     def _lift_refusals(self, target: str) -> None:
         """Drop the refusals of a call that was approved and run since: what was said then binds nobody any more."""
-        about = (target, clip_refused_call(target))  # a handoff has the beginning alone
+        # A handoff has the beginning of a long target alone, which others share.
+        whole = tidy(target)
+        about = (target, whole) if clip_refused_call(target) == whole else (target,)
         lifted = [text for text, i in self.instructions.items() if i.kind == "refusal" and i.about in about]
         for text in lifted:
             del self.instructions[text]

@@ -18,7 +18,7 @@ import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyVal
 from perdure.core.visibility import AnyUser
 from perdure.tools.builtin.files import patch_diff
 from perdure.tools.builtin.terminal import ShellState
+from perdure.tools.call_targets import read_call_targets
 from perdure.tools.permissions import CallProfile, Effect, Permissions, suggest_rules
 from perdure.tools.runtime import ToolScope
 from perdure.tools.shell_safety.paths import PathZones
@@ -65,6 +66,14 @@ class ApprovalItem:
         return self.reason or KINDS[self.kind].why
 
 
+@dataclass(frozen=True, slots=True)
+class ExaminedAction:
+    """One action of a call (a command, or a path written or read): what the rules decide by, and its risks."""
+
+    profile: CallProfile
+    risks: tuple[ApprovalItem, ...]
+
+
 class ApprovalGuard:
     """Decides whether a tool call may run (the Guard port): by permission rules, stored approvals, else by asking.
 
@@ -96,8 +105,10 @@ class ApprovalGuard:
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
         # In a thread: commands are untrusted text, and paths are resolved on disk.
-        facts, risks = await asyncio.to_thread(self._examine, tool, arguments, scope)
-        items = self._apply_permissions(tool, facts, risks)
+        actions = await asyncio.to_thread(self._examine, tool, arguments, scope)
+        # All of them first: a rule that forbids one of them forbids the call.
+        judged = [(action.profile, self._apply_permissions(tool, action)) for action in actions]
+        items = list(dict.fromkeys(item for _, needed in judged for item in needed))
         if not items:
             return
         async with self._queue(scope.call_id):
@@ -110,7 +121,8 @@ class ApprovalGuard:
             if isinstance(answer, Refusal) or answer not in ("once", "session", "always"):
                 words = answer.words if isinstance(answer, Refusal) else ""
                 if self._approver is None:
-                    raise ToolError(f"{_denial_message(tool, pending, UNATTENDED)} {_describe_advance(facts, pending)}")
+                    advance = _describe_advance([profile for profile, needed in judged if needed], pending)
+                    raise ToolError(f"{_denial_message(tool, pending, UNATTENDED)} {advance}")
                 raise ToolError(_denial_message(tool, pending, USER_REFUSED, words=words))
             await self._store_answer(answer, pending, scope.user)
 
@@ -132,11 +144,12 @@ class ApprovalGuard:
         """Return the kinds of risk that a user allowed with "always", and those allowed until the program ends."""
         return sorted(self._load_always(user)), sorted(self._session.get(user, ()))
 
-    def _apply_permissions(self, tool: Tool, facts: CallProfile, risks: list[ApprovalItem]) -> list[ApprovalItem]:
-        """Return the risks that still have to be asked about.
+    def _apply_permissions(self, tool: Tool, action: ExaminedAction) -> list[ApprovalItem]:
+        """Return the risks of an action that still have to be asked about.
 
-        Raises ToolError if a rule or the mode forbids the call.
+        Raises ToolError if a rule or the mode forbids it.
         """
+        facts, risks = action.profile, list(action.risks)
         verdict, rule = self.permissions.find_rule(facts) or (None, None)
         if verdict == "deny" and rule is not None:
             why = f"the rule “{rule.text}” ({rule.origin}) forbids it"
@@ -163,31 +176,40 @@ class ApprovalGuard:
             return [ApprovalItem(f"command:{target}", "run-command", target)]
         return [ApprovalItem(f"tool:{tool.name}", "tool", tool.name, KINDS["run-command"].why)]
 
-    def _examine(
-        self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope
-    ) -> tuple[CallProfile, list[ApprovalItem]]:
-        """Return a profile of the call for permission rules, and its risks. Blocks: for a worker thread."""
-        if tool.command_parameter is not None:
-            command = str(arguments.get(tool.command_parameter, ""))
-            analysis = self._analysis(command, scope)
-            dangers = [ApprovalItem(d.key, d.kind, d.what, d.reason) for d in analysis.dangers]
-            return _command_facts(tool, command, analysis), [*self._risks(tool, arguments), *dangers]
-        parameter = tool.written_path_parameter or tool.read_path_parameter
-        targets = tuple(value for value in arguments.values() if isinstance(value, str))
-        if parameter is not None and (path := str(arguments.get(parameter, ""))).strip():
-            resolved = self._workspace.resolve(path)
-            targets = (self._workspace.display_path(resolved), str(resolved))
-        effect: Effect = "none" if tool.is_read_only or tool.is_internal else "other"
-        facts = CallProfile(tool.name, "edit" if tool.written_path_parameter is not None else effect, targets)
-        return facts, list(self._risks(tool, arguments))
+    def _examine(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> list[ExaminedAction]:
+        """Return every action of the call, with its risks; at least one. Blocks: for a worker thread.
 
-    def _risks(self, tool: Tool, arguments: Mapping[str, Any]) -> Iterator[ApprovalItem]:
-        if tool.is_dangerous:
-            yield ApprovalItem(f"tool:{tool.name}", "tool", tool.name)
-        if tool.written_path_parameter is not None:
-            yield from self._writes(str(arguments.get(tool.written_path_parameter, "")))
-        if tool.read_path_parameter is not None:
-            yield from self._reads(str(arguments.get(tool.read_path_parameter, "")))
+        Raises ToolError for an argument that cannot be judged.
+        """
+        targets = read_call_targets(tool, arguments)
+        base = [ApprovalItem(f"tool:{tool.name}", "tool", tool.name)] if tool.is_dangerous else []
+        is_harmless = tool.is_read_only or tool.is_internal
+        actions = []
+        for command in targets.commands:
+            analysis = self._analysis(command, scope)
+            actions.append(ExaminedAction(_command_facts(tool, command, analysis), (*base, *_command_risks(analysis))))
+        for command in targets.possible_commands:
+            analysis = self._analysis(command, scope)
+            # Text that is no command says nothing, but a rule may name it.
+            risks = [risk for risk in _command_risks(analysis) if risk.kind not in ("unknown-program", "unreadable")]
+            profile = _command_facts(tool, command, analysis)
+            profile = profile if risks else replace(profile, effect="none", commands=None)
+            actions.append(ExaminedAction(profile, tuple(risks)))
+        for path in targets.written_paths:
+            actions.append(ExaminedAction(self._path_facts(tool, path, "edit"), (*base, *self._writes(path))))
+        # A command or a written file tells what the call changes; reading alone does not.
+        reading: Effect = "none" if is_harmless or actions else "other"
+        for path in targets.read_paths:
+            actions.append(ExaminedAction(self._path_facts(tool, path, reading), (*base, *self._reads(path))))
+        if not actions:
+            texts = tuple(value for value in arguments.values() if isinstance(value, str))
+            profile = CallProfile(tool.name, "none" if is_harmless else "other", texts)
+            actions.append(ExaminedAction(profile, tuple(base)))
+        return actions
+
+    def _path_facts(self, tool: Tool, path: str, effect: Effect) -> CallProfile:
+        resolved = self._workspace.resolve(path)
+        return CallProfile(tool.name, effect, (self._workspace.display_path(resolved), str(resolved)))
 
     def _analysis(self, command: str, scope: ToolScope) -> CommandAnalysis:
         # The shell parser is imported with the first command, in this thread.
@@ -225,8 +247,6 @@ class ApprovalGuard:
 
     def _reads(self, path: str) -> Iterator[ApprovalItem]:
         """Yield the risk of reading a path, if it is a credential file."""
-        if not path.strip() or path.startswith("output:"):
-            return
         target = self._workspace.resolve(path)
         zones = self._zones()
         if zones.is_credential(target.as_posix()) or zones.is_credential(path):
@@ -372,6 +392,10 @@ class _ProjectPrograms:
         return {name for listed in lists if isinstance(listed, dict) for name in listed}
 
 
+def _command_risks(analysis: CommandAnalysis) -> list[ApprovalItem]:
+    return [ApprovalItem(d.key, d.kind, d.what, d.reason) for d in analysis.dangers]
+
+
 def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallProfile:
     """Return the profile of a shell command for permission rules; `commands` are programs that may change something."""
     from perdure.tools.shell_safety.read_only import is_read_only
@@ -392,8 +416,9 @@ _EDITED_TEXTS = ("content", "old", "new")
 
 def _action(tool: Tool, arguments: Mapping[str, Any], lines: Sequence[str]) -> str:
     """Format the action for the user: the command itself, the diff of an edit, or the tool with its arguments."""
-    if tool.command_parameter is not None:
-        text = str(arguments.get(tool.command_parameter, ""))
+    targets = read_call_targets(tool, arguments)
+    if targets.is_command_only:
+        text = targets.command_text
     elif lines:
         others = ", ".join(f"{k}={v!r}" for k, v in arguments.items() if k not in _EDITED_TEXTS and v is not False)
         text = "\n".join([f"{tool.name}({others})", *lines])
@@ -461,11 +486,13 @@ _ADVANCE_RULES = re.compile(
 )
 
 
-def _describe_advance(facts: CallProfile, items: list[ApprovalItem]) -> str:
+def _describe_advance(profiles: Sequence[CallProfile], items: list[ApprovalItem]) -> str:
     """Describe the permission rules that would allow the call unattended; `advance_rules` parses this text."""
     if not all(KINDS[item.kind].is_lasting for item in items):
         return "It cannot be allowed in advance."
-    rules = suggest_rules(facts)
+    rules = tuple(dict.fromkeys(rule for profile in profiles for rule in suggest_rules(profile)))
+    whole_tools = tuple(rule for rule in rules if "(" not in rule)
+    rules = whole_tools or rules
     listed = ", ".join(f"“{rule}”" for rule in rules)
     return f"To allow it in advance: {listed} as {'a rule' if len(rules) == 1 else 'rules'} in permissions.allow."
 

@@ -319,7 +319,8 @@ class Tool:
     is_internal: bool = False
     # Each call may change what the next one reads: the calls of one message run in their order.
     is_ordered: bool = False
-    # Which argument is a shell command, a path written, or a path read: checked for approval before the call runs.
+    # Which argument holds shell commands, paths written, or paths read (`tools.call_targets`): all are checked for
+    # approval before the call runs.
     command_parameter: str | None = None
     written_path_parameter: str | None = None
     read_path_parameter: str | None = None
@@ -333,6 +334,17 @@ class Tool:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise ValueError(f"tool name {self.name!r}: 1 to 64 letters, digits, _ or - are allowed")
+        properties = self.parameters.get("properties")
+        if isinstance(properties, Mapping):
+            for claim in ("command_parameter", "written_path_parameter", "read_path_parameter"):
+                self._check_claim(claim, list(properties))
+
+    def _check_claim(self, claim: str, names: list[str]) -> None:
+        """Raise ConfigError if a claim names a parameter that the tool does not have: it would not be judged."""
+        name = getattr(self, claim)
+        if name is not None and name not in names:
+            instead = suggest_name(str(name), names) if names else "it has no parameters"
+            raise ConfigError(f"tool {self.name!r}: {claim}={name!r} is not one of its parameters; {instead}")
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -152,6 +152,13 @@ def test_every_path_of_a_list_is_judged(tmp_path: Path) -> None:
     assert "credentials" in _call(tmp_path, show, {"source": [*inside, "~/.ssh/id_rsa"]})
 
 
+def test_a_question_about_very_many_paths_counts_most_of_them(tmp_path: Path) -> None:
+    approver = NotingApprover()
+    _call(tmp_path, wipe, {"target": [f"/etc/app/{i}.conf" for i in range(2_000)]}, approver=approver)
+    assert "it changes system files: /etc/app/0.conf" in approver.requests[0].reason
+    assert approver.requests[0].reason.endswith("it changes system files: and 1,950 more")
+
+
 def test_a_read_path_that_looks_like_a_stored_output_is_judged(tmp_path: Path) -> None:
     path = f"output:/../{'../' * 30}etc/shadow"
     assert "credentials" in _call(tmp_path, show, {"source": path})
@@ -237,11 +244,12 @@ def test_a_claim_about_a_parameter_that_does_not_exist_is_an_error_at_definition
         """Runs a command."""
         return command
 
+    claims: dict[str, Any] = {claim: "comand"}
     with pytest.raises(ConfigError, match=f"tool 'execute': {claim}='comand'.* did you mean 'command'"):
-        tool(**{claim: "comand"})(execute)
+        tool(**claims)(execute)
     schema = {"type": "object", "properties": {"command": {"type": "string"}}}
     with pytest.raises(ConfigError, match="did you mean 'command'"):
-        Tool("execute", "Runs a command.", schema, execute, **{claim: "comand"})
+        Tool("execute", "Runs a command.", schema, execute, **claims)
 
 
 def test_a_claim_about_a_tool_without_parameters_is_an_error_at_definition() -> None:

@@ -16,7 +16,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,6 +50,8 @@ _ACTION_END_CHARS = 6_000
 # Longer dangerous parts are not searched for in the action.
 _MAX_REVOKED_CHARS = 100
 _MAX_LOCATED_CHARS = 500
+# More files or commands of one kind of risk are counted in the question, not named.
+_MAX_NAMED_ITEMS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class ApprovalGuard:
         actions = await asyncio.to_thread(self._examine, tool, arguments, scope)
         # All of them first: a rule that forbids one of them forbids the call.
         judged = [(action.profile, self._apply_permissions(tool, action)) for action in actions]
-        items = list(dict.fromkeys(item for _, needed in judged for item in needed))
+        items = _merge_items(item for _, needed in judged for item in needed)
         if not items:
             return
         async with self._queue(scope.call_id):
@@ -390,6 +392,19 @@ class _ProjectPrograms:
         manifest = json.loads(path.read_bytes())
         lists = [manifest.get(key) for key in ("dependencies", "devDependencies")] if isinstance(manifest, dict) else []
         return {name for listed in lists if isinstance(listed, dict) for name in listed}
+
+
+def _merge_items(items: Iterable[ApprovalItem]) -> list[ApprovalItem]:
+    """Return each risk once; where a list names very many of a kind, the rest of them as one risk with their number."""
+    groups: dict[tuple[str, str], list[ApprovalItem]] = {}
+    for item in dict.fromkeys(items):
+        groups.setdefault((item.key, item.reason), []).append(item)
+    merged = []
+    for group in groups.values():
+        merged += group[:_MAX_NAMED_ITEMS]
+        if rest := group[_MAX_NAMED_ITEMS:]:
+            merged.append(replace(rest[0], what=f"and {len(rest):,} more"))
+    return merged
 
 
 def _command_risks(analysis: CommandAnalysis) -> list[ApprovalItem]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import decimal
+import fractions
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 import perdure
 from perdure.core.arguments import SECRET_TEXT, TEXT, TOKENS, check_arguments, optional, require
@@ -19,6 +23,16 @@ WINDOW = {"context_length": 8_000}
 HALF_A_CHARACTER = "\ud800"
 
 PLAIN: Any = perdure  # wrong types are the point
+
+
+class Whole:
+    """An integer of another library, such as a scalar of an array."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
 
 
 @pytest.mark.parametrize(
@@ -83,6 +97,11 @@ def test_wrong_arguments_of_a_turn_are_named_before_a_conversation_begins(tmp_pa
         ({"context_length": 0}, "context_length"),
         ({"context_length": True}, "context_length"),
         ({"context_length": "x"}, "context_length"),
+        ({"context_length": 0.9}, "context_length"),
+        ({"context_length": float("nan")}, "context_length"),
+        ({"context_length": float("inf")}, "context_length"),
+        ({"context_length": decimal.Decimal("NaN")}, "context_length"),
+        ({"context_length": 8j}, "context_length"),
     ],
 )
 def test_wrong_arguments_of_compactions_are_named(options: dict[str, Any], name: str) -> None:
@@ -99,6 +118,8 @@ def test_wrong_arguments_of_an_engine_and_of_the_functions_are_named() -> None:
         ("messages", lambda: PLAIN.ContextCompressor(**WINDOW).compress(None)),
         ("messages", lambda: asyncio.run(PLAIN.ContextCompressor(**WINDOW).acompress("x"))),
         ("prompt_tokens", lambda: PLAIN.ContextCompressor(**WINDOW).should_compress("x")),
+        ("prompt_tokens", lambda: PLAIN.ContextCompressor(**WINDOW).should_compress(float("nan"))),
+        ("tools", lambda: PLAIN.estimate_tokens(LIST, tools=iter([3]))),
         ("messages", lambda: PLAIN.estimate_tokens(None)),
         ("system", lambda: PLAIN.estimate_tokens(LIST, system=3)),
         ("tools", lambda: PLAIN.estimate_tokens(LIST, tools=[3])),
@@ -113,6 +134,58 @@ def test_wrong_arguments_of_an_engine_and_of_the_functions_are_named() -> None:
     for name, call in wrong:
         with pytest.raises(perdure.PerdureError, match=rf"^{name} is .*given: "):
             call()
+
+
+@pytest.mark.parametrize(
+    "number", [7_000.0, 7_000.9, Whole(7_000), decimal.Decimal(7_000), fractions.Fraction(14_000, 2)]
+)
+def test_a_count_may_be_any_real_number(number: Any) -> None:
+    engine = PLAIN.ContextCompressor(context_length=number, max_tokens=number, handoff_max_chars=number)
+    assert engine.budgets == PLAIN.ContextCompressor(context_length=7_000, max_tokens=7_000).budgets
+    assert engine.should_compress(number)
+    assert not engine.should_compress(type(number)(1))
+    report = PLAIN.compress(LIST, context_length=number, handoff_max_chars=number)
+    assert report.messages == PLAIN.compress(LIST, context_length=7_000, handoff_max_chars=7_000).messages
+    needed = PLAIN.compress_if_needed(LIST, context_length=number, prompt_tokens=number)
+    assert (needed.outcome, needed.messages) == (report.outcome, report.messages)
+    verdicts = [PLAIN.classify_error(400, "", request_tokens=size) for size in (7_000, number)]
+    assert verdicts[0] == verdicts[1]
+
+
+@pytest.mark.parametrize("as_iterable", [iter, deque, lambda messages: dict(enumerate(messages)).values()])
+def test_messages_may_be_any_iterable(as_iterable: Callable[[Any], Any]) -> None:
+    functions: list[Callable[[Any], Any]] = [
+        lambda m: PLAIN.compress(m, **WINDOW),
+        lambda m: PLAIN.compress_if_needed(m, prompt_tokens=7_000, **WINDOW),
+        lambda m: asyncio.run(PLAIN.acompress(m, **WINDOW)),
+        lambda m: asyncio.run(PLAIN.acompress_if_needed(m, **WINDOW)),
+        lambda m: PLAIN.ContextCompressor(**WINDOW).compress(m),
+        lambda m: asyncio.run(PLAIN.ContextCompressor(**WINDOW).acompress(m)),
+    ]
+    for function in functions:
+        report, expected = function(as_iterable(LIST)), function(LIST)
+        assert (report.outcome, report.before_tokens) == ("digest", expected.before_tokens)
+    unchanged = PLAIN.compress_if_needed(as_iterable(LIST[:2]), **WINDOW)
+    assert (unchanged.outcome, unchanged.messages) == ("nothing_to_do", LIST[:2])
+    assert PLAIN.ContextCompressor(**WINDOW).has_content_to_compress(as_iterable(LIST))
+    assert PLAIN.estimate_tokens(as_iterable(LIST)) == PLAIN.estimate_tokens(LIST)
+
+
+def test_tools_may_be_any_iterable() -> None:
+    tools = [{"type": "function", "function": {"name": f"tool_{i}", "description": "x " * 200}} for i in range(30)]
+    assert PLAIN.estimate_tokens(LIST[:2], tools=iter(tools)) == PLAIN.estimate_tokens(LIST[:2], tools=tools)
+    reports = [PLAIN.compress_if_needed(LIST[:2], tools=t, **WINDOW) for t in (iter(tools), tools)]
+    assert reports[0] == reports[1]
+
+
+def test_a_turn_takes_a_task_id_of_any_kind_and_a_hidden_key(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"home": tmp_path, "settings": {}, "tools": (), "api_key": SecretStr("sk-abc")}
+    with Simulator(script=["one"]) as sim, PLAIN.Agent("m", base_url=sim.base_url, **options) as agent:
+        started: list[str] = []
+        agent.events.listen(lambda event: started.append(getattr(event, "task_id", "")))
+        assert agent.run_conversation("x", task_id=5).final_response == "one"
+        assert started[0] == "5"
+        assert agent.endpoint.api_key == "sk-abc"
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from perdure.core.arguments import (
     NAME,
     PATH,
     SECRET_TEXT,
+    TASK_ID,
     TEXT,
     USER_KEY,
     ArgumentKind,
@@ -171,7 +172,7 @@ class Agent:
             home=folder or home_dir(),
             store=store,
             client=client,
-            api_key=api_key,
+            api_key=require("api_key", api_key, _ARGUMENTS["api_key"]),
             api_mode=api_mode,
             on_progress=on_progress,
         )
@@ -199,7 +200,7 @@ class Agent:
     async def achat(self, text: str) -> str:
         return await self._open_agent.achat(text)
 
-    @check_arguments(system_message=optional(TEXT), task_id=optional(LABEL))
+    @check_arguments(system_message=optional(TEXT), task_id=optional(TASK_ID))
     def run_conversation(
         self,
         user_message: str | Mapping[str, Any],
@@ -210,7 +211,7 @@ class Agent:
         """Run one turn and return its result; an error of the turn is in the result, not raised."""
         return self._open_agent.run_conversation(user_message, system_message, conversation_history, task_id)
 
-    @check_arguments(system_message=optional(TEXT), task_id=optional(LABEL))
+    @check_arguments(system_message=optional(TEXT), task_id=optional(TASK_ID))
     async def arun_conversation(
         self,
         user_message: str | Mapping[str, Any],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
@@ -34,7 +34,7 @@ class CompressOptions(TypedDict, total=False):
 
 
 def compress(
-    messages: Sequence[Mapping[str, Any]],
+    messages: Iterable[Mapping[str, Any]],
     *,
     context_length: int,
     summarize: AnySummarize | None = None,
@@ -67,16 +67,16 @@ def compress(
     )
 
 
-async def acompress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> CompactionReport:
+async def acompress(messages: Iterable[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> CompactionReport:
     """Like `compress`, without blocking the event loop; `summarize` is awaited on it."""
     return await run_steps(_compress(messages, **options))
 
 
 def compress_if_needed(
-    messages: Sequence[Mapping[str, Any]],
+    messages: Iterable[Mapping[str, Any]],
     *,
     prompt_tokens: int | None = None,
-    tools: Sequence[Mapping[str, Any]] | None = None,
+    tools: Iterable[Mapping[str, Any]] | None = None,
     **options: Unpack[CompressOptions],
 ) -> CompactionReport:
     """Compact a message list once it fills the window up to `compression.threshold`; until then change nothing.
@@ -88,10 +88,10 @@ def compress_if_needed(
 
 
 async def acompress_if_needed(
-    messages: Sequence[Mapping[str, Any]],
+    messages: Iterable[Mapping[str, Any]],
     *,
     prompt_tokens: int | None = None,
-    tools: Sequence[Mapping[str, Any]] | None = None,
+    tools: Iterable[Mapping[str, Any]] | None = None,
     **options: Unpack[CompressOptions],
 ) -> CompactionReport:
     """Like `compress_if_needed`, without blocking the event loop; `summarize` is awaited on it."""
@@ -99,33 +99,34 @@ async def acompress_if_needed(
 
 
 def _compress_if_needed(
-    messages: Sequence[Mapping[str, Any]],
+    messages: Iterable[Mapping[str, Any]],
     prompt_tokens: int | None,
-    tools: Sequence[Mapping[str, Any]] | None,
+    tools: Iterable[Mapping[str, Any]] | None,
     options: CompressOptions,
 ) -> Steps[CompactionReport]:
-    require("messages", messages, MESSAGES)
-    require("prompt_tokens", prompt_tokens, optional(TOKENS))
-    require("tools", tools, optional(TOOLS))
+    history: Sequence[Mapping[str, Any]] = require("messages", messages, MESSAGES)
+    prompt_tokens = require("prompt_tokens", prompt_tokens, optional(TOKENS))
+    schemas: Sequence[Mapping[str, Any]] | None = require("tools", tools, optional(TOOLS))
     engine = _engine(options)
-    tokens = prompt_tokens if prompt_tokens is not None else estimate_tokens(messages, tools=tools)
+    tokens = prompt_tokens if prompt_tokens is not None else estimate_tokens(history, tools=schemas)
     if not engine.should_compress(tokens):
-        unchanged = _as_given(messages)
+        unchanged = _as_given(history)
         at = engine.budgets.threshold_tokens
         message = f"Nothing to compact yet: about {tokens:,} tokens, compacts at {at:,}."
         return CompactionReport(unchanged, "nothing_to_do", "", tokens, tokens, message)
-    return (yield from _compress(messages, **options))
+    return (yield from _compress(history, **options))
 
 
-def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> Steps[CompactionReport]:
-    require("messages", messages, MESSAGES)
+def _compress(messages: Iterable[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> Steps[CompactionReport]:
+    history: Sequence[Mapping[str, Any]] = require("messages", messages, MESSAGES)
     engine = _engine(options)
-    done = yield from engine.steps(messages, focus_topic=options.get("focus_topic"), reason="user")
-    if done.is_noop and done.before_tokens > options["context_length"]:
-        done = replace(done, message=_why_too_long(done.before_tokens, options["context_length"]))
+    done = yield from engine.steps(history, focus_topic=options.get("focus_topic"), reason="user")
+    window = require("context_length", options["context_length"], WINDOW)
+    if done.is_noop and done.before_tokens > window:
+        done = replace(done, message=_why_too_long(done.before_tokens, window))
     figures = "" if done.is_noop else f" About {done.before_tokens:,} → {done.after_tokens:,} tokens."
     return CompactionReport(
-        messages=_as_given(messages) if done.is_noop else done.messages,
+        messages=_as_given(history) if done.is_noop else done.messages,
         outcome=done.outcome,
         handoff=done.handoff,
         before_tokens=done.before_tokens,
@@ -141,9 +142,8 @@ def _engine(options: CompressOptions) -> ContextCompressor:
     if unknown := sorted(options.keys() - CompressOptions.__annotations__.keys()):
         near = get_close_matches(unknown[0], CompressOptions.__annotations__, n=1)
         raise ConfigError(f"compress takes no {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    require("context_length", options.get("context_length"), WINDOW)
     return ContextCompressor(
-        context_length=options["context_length"],
+        context_length=require("context_length", options.get("context_length"), WINDOW),
         summarize=options.get("summarize"),
         settings=compression_settings(options.get("settings")),
         handoff_max_chars=options.get("handoff_max_chars"),
@@ -159,6 +159,6 @@ def _why_too_long(tokens: int, window: int) -> str:
     )
 
 
-def _as_given(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _as_given(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages of a list that was not compacted: each as it is, also where a request would merge it."""
     return [m if isinstance(m, dict) else Message.from_dict(m).to_dict() for m in messages]

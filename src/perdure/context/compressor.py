@@ -297,6 +297,7 @@ class ContextCompressor(ContextEngine):
             return False
         return self._settings.enabled and not self._waits_for_response and not self._throttle.is_paused
 
+    @check_arguments(messages=MESSAGES)
     def has_content_to_compress(self, messages: Sequence[Item]) -> bool:
         history = CompactionHistory.read(messages, self._route[0], key=self._handoff_key)
         return self._boundaries(history).has_content

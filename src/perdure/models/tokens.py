@@ -191,7 +191,7 @@ def text_figures(text: str) -> TokenFeatures:
     return TokenFeatures(count_text(text), messages=1) if text else NO_FIGURES
 
 
-def tools_figures(tools: Sequence[Mapping[str, Any]] | None) -> TokenFeatures:
+def tools_figures(tools: Iterable[Mapping[str, Any]] | None) -> TokenFeatures:
     """Count the token features of the tools schema, as the JSON text it is sent as."""
     return TokenFeatures(count_text(canonical_json(list(tools)))) if tools else NO_FIGURES
 
@@ -517,7 +517,7 @@ def estimate_tokens(
     messages: Iterable[Message | Mapping[str, Any]],
     *,
     system: str | None = None,
-    tools: Sequence[Mapping[str, Any]] | None = None,
+    tools: Iterable[Mapping[str, Any]] | None = None,
     model: str | None = None,
 ) -> int:
     """Estimate the tokens of a whole request: history, system prompt and tools schema. Raises InvalidMessage."""

@@ -9,6 +9,8 @@ import decimal
 import enum
 import itertools
 import json
+import threading
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -17,10 +19,11 @@ import pydantic
 import pytest
 
 from perdure.core.concurrency import SystemClock
+from perdure.core.errors import ToolError
 from perdure.core.messages import ToolCall
-from perdure.tools.return_values import MAX_ITEMS, to_json
+from perdure.tools.return_values import MAX_ITEMS, collect_items, to_json
 from perdure.tools.runtime import ToolRuntime, ToolScope
-from perdure.tools.tool import ToolRegistry, tool_from_function
+from perdure.tools.tool import Tool, ToolRegistry, tool, tool_from_function
 
 
 @dataclasses.dataclass
@@ -38,6 +41,46 @@ class Invoice(pydantic.BaseModel):
 
 class Color(enum.Enum):
     RED = "red"
+
+
+class Account(pydantic.BaseModel):
+    user: str
+    token: str = pydantic.Field(default="secret", repr=False)
+
+
+class Team(pydantic.BaseModel):
+    name: str
+    members: list[Account]
+    login: Login | None = None
+
+
+@dataclasses.dataclass
+class Login:
+    user: str
+    token: str = dataclasses.field(default="secret", repr=False)
+
+
+class Array:
+    """An array of another library: its text is shortened, `tolist` has all of it."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+
+    def __str__(self) -> str:
+        return "[0 1 ... 9]"
+
+    def tolist(self) -> list[Any]:
+        return self._items
+
+
+class Scalar:
+    """A number of an array library."""
+
+    def __init__(self, number: Any) -> None:
+        self._number = number
+
+    def item(self) -> Any:
+        return self._number
 
 
 UNIQUE = uuid.UUID(int=5)
@@ -58,6 +101,16 @@ UNIQUE = uuid.UUID(int=5)
         ([float("inf"), -float("inf"), 1.5], ["Infinity", "-Infinity", 1.5]),
         ({"p": decimal.Decimal("1.10"), "id": UNIQUE, "raw": b"ab"}, {"p": "1.10", "id": str(UNIQUE), "raw": "ab"}),
         ({"k": 1}.values(), [1]),
+        (Array([[1, 2], [float("nan"), True]]), [[1, 2], ["NaN", True]]),
+        ({Scalar(5): [Scalar(1.5), Scalar(True)]}, {"5": [1.5, True]}),
+        ({"rows": (i for i in range(3)), "pairs": zip("ab", [1, 2], strict=True)}, {
+            "rows": [0, 1, 2], "pairs": [["a", 1], ["b", 2]],
+        }),
+        ({"n": 10**6_000, "m": 10**4_000}, {"n": hex(10**6_000), "m": 10**4_000}),
+        ([Login("ann"), Account(user="bob")], [{"user": "ann"}, {"user": "bob"}]),
+        (Team(name="t", members=[Account(user="bob")], login=Login("ann")), {
+            "name": "t", "members": [{"user": "bob"}], "login": {"user": "ann"},
+        }),
     ],
 )  # fmt: skip
 def test_values_of_python_are_json(value: object, expected: object) -> None:
@@ -71,9 +124,15 @@ def test_a_value_that_contains_itself_is_refused() -> None:
         to_json(endless)
 
 
-def _result_of(function: Callable[..., Any]) -> str:
-    runtime = ToolRuntime(ToolRegistry([tool_from_function(function)]), clock=SystemClock())
-    batch = runtime.batch([ToolCall("c1", function.__name__, "{}")], ToolScope("t", "c"))
+def test_an_iterator_inside_a_value_without_an_end_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"more than {MAX_ITEMS:,} items"):
+        to_json({"rows": itertools.count()})
+
+
+def _result_of(function: Callable[..., Any] | Tool) -> str:
+    made = function if isinstance(function, Tool) else tool_from_function(function)
+    runtime = ToolRuntime(ToolRegistry([made]), clock=SystemClock())
+    batch = runtime.batch([ToolCall("c1", made.name, "{}")], ToolScope("t", "c"))
     (message,) = asyncio.run(batch.run())
     return message.text
 
@@ -115,6 +174,34 @@ def test_a_generator_without_an_end_is_stopped() -> None:
 
     for function in (endless, counting):
         assert f"{function.__name__} yielded more than {MAX_ITEMS:,} items" in _result_of(function)
+
+
+def test_a_generator_is_closed_at_its_limit_and_once_its_call_timed_out() -> None:
+    closed = {"endless": threading.Event(), "slow": threading.Event()}
+
+    def endless() -> Iterator[int]:
+        """Yields."""
+        try:
+            yield from itertools.count()
+        finally:
+            closed["endless"].set()
+
+    @tool(timeout_s=0.2)
+    def slow() -> Iterator[int]:
+        """Yields."""
+        try:
+            while True:
+                yield 1
+                time.sleep(0.01)
+        finally:
+            closed["slow"].set()
+
+    references = [endless()]  # not closed by its garbage collection
+    with pytest.raises(ToolError, match=f"more than {MAX_ITEMS:,} items"):
+        asyncio.run(collect_items(references[0], name="endless"))
+    assert closed["endless"].is_set()
+    assert "took longer than" in _result_of(slow)
+    assert closed["slow"].wait(5)
 
 
 def test_a_generator_that_fails_is_an_error() -> None:

@@ -145,3 +145,18 @@ def _to_plain(value: object) -> Any:
     if is_dataclass(value):
         return {f.name: _to_plain(getattr(value, f.name)) for f in fields(value)}
     return str(value)
+
+
+def array_values(value: object) -> object:
+    """Return an array of another library as lists, and its scalar as a number or text; other values as they are."""
+    for name in ("tolist", "item"):
+        convert = getattr(type(value), name, None)  # of the class: some objects have any attribute
+        if not callable(convert):
+            continue
+        try:
+            plain = convert(value)
+        except (TypeError, ValueError):  # another method of that name
+            continue
+        if isinstance(plain, bool | int | float | str | list):
+            return plain
+    return value

@@ -204,6 +204,30 @@ def test_a_callback_that_raises_never_breaks_a_turn_and_allows_nothing(tmp_path:
         assert "was not run" in refused
 
 
+@pytest.mark.spec("J8", "J6")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [("once", None), (True, None), ("no", "was not run"), ("eh", "was not run"), (Refusal("not now"), "not now")],
+)
+def test_an_approver_and_an_asker_may_be_plain(tmp_path: Path, answer: Any, reason: str | None) -> None:
+    class Person:
+        def approve(self, request: ApprovalRequest) -> Any:
+            return answer
+
+        def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+            return choices[1]
+
+    person: Any = Person()
+    with Simulator(window=64_000, script=[_ASKS, _DELETES, "Done."]) as sim:
+        settings = {"model": {"context_length": 64_000, "max_tokens": 500}}
+        options: dict[str, Any] = {"home": tmp_path, "settings": settings, "approver": person, "asker": person}
+        with Agent("m", base_url=sim.base_url, **options) as agent:
+            answered, deletion = _results(agent.run_conversation("go"))
+        assert answered == "right"
+        assert ("was not run" not in deletion) if reason is None else (reason in deletion)
+        assert "await" not in deletion
+
+
 class _RefusesKeys:
     async def approve(self, request: ApprovalRequest) -> Refusal:
         return Refusal("my keys stay closed, ask Ana")

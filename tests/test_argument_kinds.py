@@ -207,12 +207,48 @@ def test_wrong_arguments_of_a_store_are_named(store: Any, tmp_path: Path) -> Non
         ("any_id", lambda: store.delete(3)),
         ("address", lambda: store.open(3, conversation_id=session_id)),
         ("path", lambda: store.backup(None)),
+        ("limit", lambda: store.search("hello", limit="3")),
+        ("rewordings", lambda: store.search("hello", rewordings=None)),
+        ("rewordings", lambda: store.search("hello", rewordings="hi")),
+        ("visibility", lambda: store.search("hello", visibility="ann")),
+        ("offset", lambda: store.open("m:1", conversation_id=session_id, offset=None)),
+        ("limit", lambda: store.open("m:1", conversation_id=session_id, limit="9")),
         ("messages", lambda: store.transfer.import_messages(3)),
     ]
     for name, call in wrong:
         with pytest.raises(perdure.PerdureError, match=rf"^{name} is .*given: "):
             call()
     assert store.history(session_id).entries == ()
+
+
+def test_a_search_and_a_page_take_any_real_number(store: Any) -> None:
+    session_id = store.create().id
+    store.append(session_id, [{"role": "user", "content": "hello"}] * 5)
+    assert len(store.search("hello", limit=3.0, rewordings=iter(["hi"]))) == 3
+    page = store.open("m:1", conversation_id=session_id, offset=1.0, limit=Whole(4))
+    assert page == store.open("m:1", conversation_id=session_id, offset=1, limit=4)
+
+
+def test_a_store_may_be_any_path_object(tmp_path: Path) -> None:
+    class Where:
+        def __fspath__(self) -> str:
+            return str(tmp_path / "perdure.db")
+
+    with perdure.open_store(Where()) as opened:
+        opened.create(title="mine")
+    options: dict[str, Any] = {"home": tmp_path, "settings": {}, "tools": ()}
+    with PLAIN.Agent("m", base_url="http://127.0.0.1:9/v1", store=Where(), **options) as agent:
+        assert agent.deps.is_library
+    assert (tmp_path / "perdure.db").exists()
+
+
+def test_an_agent_in_a_folder_that_was_deleted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(perdure.ConfigError, match="the working folder does not exist any more"):
+        PLAIN.Agent("m", base_url="http://127.0.0.1:9/v1", home=tmp_path, settings={}, store=tmp_path / "p.db")
 
 
 def test_a_secret_is_never_in_the_message_and_a_long_value_is_cut() -> None:

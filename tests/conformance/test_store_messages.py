@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
 import threading
+import uuid
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -23,6 +28,27 @@ ODD = [
 ]
 
 
+class Kind(enum.Enum):
+    A = "a"
+
+
+class Scalar:
+    """A value of an array library."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def tolist(self) -> object:
+        return self._value
+
+
+def _nested(depth: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 @pytest.mark.spec("I1")
 def test_acknowledged_messages_survive_reopening(backend: Backend) -> None:
     first = backend.open()
@@ -34,12 +60,53 @@ def test_acknowledged_messages_survive_reopening(backend: Backend) -> None:
     assert list(history.messages) == exchange(1)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), [float("inf")], {1: "a", "b": 2}])
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"ab", Kind.A, [iter("a")], {1: "a", "b": 2}, _nested(100_000)])
 def test_what_json_lacks_is_refused_and_nothing_is_stored(store: SessionStore, value: object) -> None:
     session = store.create()
     with pytest.raises(InvalidMessage, match="as JSON has"):
         store.append(session.id, [{"role": "user", "content": "x"}, {"role": "user", "content": "y", "key": value}])
     assert store.history(session.id).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (datetime.datetime(2020, 1, 1), "2020-01-01 00:00:00"),
+        (datetime.date(2020, 1, 1), "2020-01-01"),
+        (decimal.Decimal("1.50"), "1.50"),
+        (uuid.UUID(int=5), str(uuid.UUID(int=5))),
+        (PurePosixPath("/a/b"), "/a/b"),
+        (float("inf"), float("inf")),
+        (Scalar(3), 3),
+        ([Scalar(1.5)], [1.5]),
+        (Scalar([1, 2]), [1, 2]),
+        (Scalar(datetime.date(2020, 1, 1)), "2020-01-01"),
+    ],
+)
+def test_a_value_with_an_obvious_json_form_is_stored_in_that_form(
+    store: SessionStore, value: object, stored: object
+) -> None:
+    raw = {"role": "user", "content": "y", "key": value}
+    session, replayed = store.create(), store.create()
+    store.append(session.id, raw)
+    assert store.transfer.export_messages(session.id) == [{"role": "user", "content": "y", "key": stored}]
+    store.append(replayed.id, Message.from_dict(raw))  # as a turn stores the history that it is handed
+    assert store.transfer.export_messages(replayed.id) == store.transfer.export_messages(session.id)
+    assert store.log.ingest(session.id, [raw]).added == 0
+
+
+def test_a_stored_nan_can_be_replayed_and_imported(store: SessionStore) -> None:
+    session = store.create()
+    store.append(session.id, Message.from_dict({"role": "user", "content": "y", "key": float("nan")}))
+    assert store.log.ingest(session.id, store.transfer.export_messages(session.id)).added == 0
+    copy = store.transfer.import_copy(store.transfer.export_jsonl(session.id))
+    assert repr(store.transfer.export_messages(copy.id)) == repr(store.transfer.export_messages(session.id))
+
+
+def test_messages_may_be_any_iterable(store: SessionStore) -> None:
+    session = store.create()
+    store.append(session.id, (m for m in exchange(1)))
+    assert list(store.history(session.id).messages) == exchange(1)
 
 
 @pytest.mark.spec("I1")

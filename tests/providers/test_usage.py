@@ -285,3 +285,12 @@ def test_the_three_shapes_agree_on_any_call(fresh: int, read: int, written: int,
     }
     records = {normalize_usage(raw, mode) for mode, raw in shapes.items()}
     assert records == {CanonicalUsage(fresh, output, read, written)}
+
+
+def test_a_count_may_be_an_integer_of_another_library() -> None:
+    class Whole:
+        def __index__(self) -> int:
+            return 7
+
+    usage = normalize_usage({"prompt_tokens": Whole(), "completion_tokens": 2.0}, "chat_completions")
+    assert (usage.prompt_tokens, usage.output_tokens) == (7, 2)

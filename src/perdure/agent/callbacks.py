@@ -65,14 +65,28 @@ class CallbackApprover:
 
         Text such as "no, use git stash" is a refusal with its reason. A failing callback or an unknown value is a "no".
         """
-        try:
-            answer = await await_foreign(_run_callback(self._callback, request.action, request.reason))
-        except Exception:  # third-party code: no approval, no run
-            _LOG.exception("approval_callback failed")
-            return "no"
-        if answer is True:
-            return "once"
-        return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), None) or parse_refusal(answer)
+        return await _ask_for_approval(self._callback, request.action, request.reason)
+
+
+class BlockingApprover:
+    """Asks an approver whose `approve` is not async, in a worker thread; it answers like an `approval_callback`."""
+
+    def __init__(self, approve: Callable[[ApprovalRequest], Any]) -> None:
+        self._approve = approve
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
+        return await _ask_for_approval(self._approve, request)
+
+
+async def _ask_for_approval(callback: Callable[..., Any], *arguments: Any) -> ApprovalAnswer | Refusal:
+    try:
+        answer = await await_foreign(_run_callback(callback, *arguments))
+    except Exception:  # third-party code: no approval, no run
+        _LOG.exception("the callback for approvals failed")
+        return "no"
+    if answer is True:
+        return "once"
+    return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), None) or parse_refusal(answer)
 
 
 async def _run_callback(callback: Callable[..., Any], *arguments: Any) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from perdure.agent.callbacks import CallbackApprover, CallbackAsker, Callbacks
+from perdure.agent.callbacks import BlockingApprover, CallbackApprover, CallbackAsker, Callbacks
 from perdure.config.env import home_dir
 from perdure.core.arguments import (
     FUNCTION,
@@ -128,6 +129,20 @@ def _check_arguments(init: Callable[P, None]) -> Callable[P, None]:
     return check_and_init
 
 
+def _approver(approver: Approver | None, callbacks: Callbacks) -> Approver | None:
+    """Return who is asked for approval: the callback where there is no approver."""
+    if approver is None:
+        return None if callbacks.approval_callback is None else CallbackApprover(callbacks.approval_callback)
+    return approver if inspect.iscoroutinefunction(approver.approve) else BlockingApprover(approver.approve)
+
+
+def _asker(asker: Asker | None, callbacks: Callbacks) -> Asker | None:
+    """Return who answers the model's questions: the callback where there is no asker."""
+    if asker is None:
+        return None if callbacks.clarify_callback is None else CallbackAsker(callbacks.clarify_callback)
+    return asker if inspect.iscoroutinefunction(asker.ask) else CallbackAsker(asker.ask)
+
+
 class Agent:
     """One conversation with a model, configured by the user's settings; arguments override them for this agent only."""
 
@@ -142,7 +157,7 @@ class Agent:
         api_mode: str | None = None,
         client: Any = None,
         settings: Settings | Mapping[str, Any] | None = None,
-        store: SessionStore | str | Path | None = None,
+        store: SessionStore | str | os.PathLike[str] | None = None,
         session_id: str | None = None,
         tools: AnyTools | None = None,
         callbacks: Callbacks | Mapping[str, Any] | None = None,
@@ -163,10 +178,6 @@ class Agent:
         folder = Path(home).expanduser() if home is not None else None
         self._is_closed = False
         listeners = callbacks if isinstance(callbacks, Callbacks) else Callbacks.from_mapping(callbacks or {})
-        if approver is None and listeners.approval_callback is not None:
-            approver = CallbackApprover(listeners.approval_callback)
-        if asker is None and listeners.clarify_callback is not None:
-            asker = CallbackAsker(listeners.clarify_callback)
         self._shared = Shared(
             _settings(settings, configured, folder),
             home=folder or home_dir(),
@@ -178,7 +189,12 @@ class Agent:
         )
         self._agent = build_agent(
             self._shared,
-            AgentUser(source, OWNER if user_key is None else User(user_key), approver=approver, asker=asker),
+            AgentUser(
+                source,
+                OWNER if user_key is None else User(user_key),
+                approver=_approver(approver, listeners),
+                asker=_asker(asker, listeners),
+            ),
             session_id=session_id,
             tools=tools,
             callbacks=listeners if callbacks is not None else None,

@@ -129,6 +129,13 @@ def trial_agent(
         yield agent
 
 
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError("the working folder does not exist any more: change to another one") from None
+
+
 class Wiring:
     """Makes the dependencies of one agent, one method each; `make_deps` puts them together."""
 
@@ -139,7 +146,7 @@ class Wiring:
         self._own_memory = check_memory(memory) if memory is not None else None
         self.shared = shared
         self.speaker = speaker
-        self.folder = speaker.folder or Path.cwd()
+        self.folder = speaker.folder or _working_folder()
         self.settings = shared.settings if speaker.has_shell else _without_programs(shared.settings)
         self.events = EventBus(_word_for_program if speaker.source == "library" else None)
         # Shared with the agent: an engine of a delegated child may add to them later.

@@ -262,7 +262,7 @@ def _stores_of(pid: int) -> SharedStores:
     return SharedStores()
 
 
-def hold_store(source: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
+def hold_store(source: SessionStore | str | os.PathLike[str] | None, settings: Settings, home: Path) -> StoreHandle:
     """Return a handle on an open store, or on this process's shared store at a path or URL.
 
     Releasing the handle does not close a store that was passed in open: its owner does.
@@ -271,9 +271,9 @@ def hold_store(source: SessionStore | str | Path | None, settings: Settings, hom
         return StoreHandle(source)
     if source is None:
         source = user_store_path(settings, home)
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str | os.PathLike):
         raise ConfigError(f"store takes a path, a database URL or an open store, not {source!r}")
-    return process_stores().acquire(source)
+    return process_stores().acquire(os.fsdecode(source))
 
 
 def route_to(settings: Settings, name: str) -> EndpointChain:
@@ -417,7 +417,7 @@ class Shared:
         settings: Settings,
         *,
         home: Path,
-        store: SessionStore | str | Path | None = None,
+        store: SessionStore | str | os.PathLike[str] | None = None,
         client: Any = None,
         api_key: str | None = None,
         api_mode: str | None = None,

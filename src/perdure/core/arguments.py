@@ -85,7 +85,7 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _to_count(value: object) -> object:
+def to_count(value: object) -> object:
     """Return a number as an int, a fraction rounded down; NaN, the infinities and what is no number stay."""
     if type(value) is int or isinstance(value, bool):
         return value
@@ -146,9 +146,9 @@ FUNCTION = ArgumentKind("a function", callable)
 FACTORY = ArgumentKind('a class, a function, or "module:Class"', lambda v: callable(v) or _is_text(v))
 SUMMARIZE = ArgumentKind("a function from a prompt to a text", callable)
 MAPPING = ArgumentKind("a dict", lambda v: isinstance(v, Mapping))
-COUNT = ArgumentKind("a number", _is_count, convert=_to_count)
+COUNT = ArgumentKind("a number", _is_count, convert=to_count)
 TOKENS = with_description(COUNT, "a number of tokens")
-WINDOW = ArgumentKind("the model's window in tokens, at least 1", lambda v: _is_count(v) and v >= 1, convert=_to_count)
+WINDOW = ArgumentKind("the model's window in tokens, at least 1", lambda v: _is_count(v) and v >= 1, convert=to_count)
 CHARS = with_description(COUNT, "a number of characters")
 TOOLS = ArgumentKind(
     'a list of tool schemas, like [{"type": "function", "function": {…}}]',

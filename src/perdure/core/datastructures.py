@@ -1,7 +1,8 @@
-"""Data structures: intervals of message positions, a memo bounded in bytes, dataclasses read as mappings."""
+"""Intervals of message positions, a memo bounded in bytes, dataclasses read as mappings, arrays read as lists."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
@@ -148,7 +149,7 @@ def _to_plain(value: object) -> Any:
 
 
 def array_values(value: object) -> object:
-    """Return an array of another library as lists, and its scalar as a number or text; other values as they are."""
+    """Return an array of another library as lists, its scalar as a number, text or date; other values as they are."""
     for name in ("tolist", "item"):
         convert = getattr(type(value), name, None)  # of the class: some objects have any attribute
         if not callable(convert):
@@ -157,6 +158,12 @@ def array_values(value: object) -> object:
             plain = convert(value)
         except (TypeError, ValueError):  # another method of that name
             continue
-        if isinstance(plain, bool | int | float | str | list):
+        if isinstance(plain, bool | int | float | str | list | datetime.date):
             return plain
     return value
+
+
+def array_or_text(value: object) -> object:
+    """Return what JSON has for a value of another type: for `json.dumps(default=…)`."""
+    plain = array_values(value)
+    return str(value) if plain is value else plain

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, TypeGuard, TypeVar
 
+from perdure.core.datastructures import array_or_text
 from perdure.core.errors import InvalidMessage
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -447,7 +448,7 @@ def tool_result(tool_call_id: str, text: str, name: str | None = None, *, state:
 
 def canonical_json(value: object) -> str:
     """Serialize a value to the same JSON text each time: keys sorted, no spaces, nothing escaped unnecessarily."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=array_or_text)
 
 
 def clean(text: str) -> str:

@@ -7,12 +7,12 @@ absent: a record without a prompt count is "not reported", and an invalid count 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from perdure.core.arguments import to_count
 from perdure.core.errors import ErrorVerdict
 from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, Message
@@ -370,6 +370,5 @@ def _number(value: object) -> int:
     if isinstance(value, str):
         digits = value.strip().replace(",", "").replace("_", "")
         value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else None
-    if isinstance(value, float):
-        value = int(value) if math.isfinite(value) else None
+    value = to_count(value)
     return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else _MALFORMED

@@ -5,16 +5,21 @@ Every message has a key derived from the one before it, so a changed or missing 
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import hashlib
 import json
 import re
 import secrets
 import threading
+import uuid
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any, Literal, Protocol, cast, get_args
 
+from perdure.core.datastructures import array_values
 from perdure.core.errors import CorruptStore, InvalidMessage
 from perdure.core.messages import Kind, Message, Role, ToolState, canonical_json, clean
 from perdure.core.ports import Clock
@@ -86,12 +91,23 @@ class Body:
     canonical: bytes
 
 
+# Stored as their text, which says all of them.
+_TEXT_FORMS = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID, PurePath)
+
+
 def require_json(raw: Mapping[str, Any]) -> None:
-    """Raise InvalidMessage for a dict with a value that JSON lacks, such as a set, a date or NaN."""
+    """Raise InvalidMessage for a dict with a value whose `repr` would be stored, such as a set or an object."""
     try:
-        json.dumps(raw, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        json.dumps(raw, sort_keys=True, default=_with_json_form)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage(f"a message has texts, numbers, lists and dicts alone, as JSON has: {error}") from None
+
+
+def _with_json_form(value: object) -> object:
+    plain = array_values(value)
+    if plain is value and not isinstance(value, _TEXT_FORMS):
+        raise TypeError(f"an object of type {type(value).__name__} has no form in JSON")
+    return str(value) if plain is value else plain
 
 
 def encode(message: Message) -> Body:

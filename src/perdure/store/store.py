@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from perdure.config.env import make_home
-from perdure.core.arguments import ID, LABEL, MESSAGE_OR_LIST, PATH, TEXT, USER_KEY, check_arguments, optional
+from perdure.core.arguments import (
+    COUNT,
+    ID,
+    LABEL,
+    MESSAGE_OR_LIST,
+    PATH,
+    TEXT,
+    TEXTS,
+    USER_KEY,
+    ArgumentKind,
+    check_arguments,
+    optional,
+)
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ConfigError, StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
-from perdure.core.visibility import EVERYONE, OWNER, User, Visibility
+from perdure.core.visibility import EVERYONE, OWNER, Everyone, Owner, User, Visibility
 from perdure.store.backup import write_backup
 from perdure.store.changes import ChangeFeed
 from perdure.store.checkpoints import FileCheckpoints
@@ -61,6 +74,7 @@ from perdure.store.verification import Verifier
 if TYPE_CHECKING:
     from perdure.config.settings import Settings
 
+_VISIBILITY = ArgumentKind("EVERYONE, OWNER or a User", lambda v: isinstance(v, Owner | User | Everyone))
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -171,7 +185,7 @@ class SessionStore:
         """Return the id of the newest session of a conversation, the one a resume continues."""
         return self.conversations.get_compression_tip(any_id, visibility=visibility)
 
-    @check_arguments(query=TEXT)
+    @check_arguments(query=TEXT, visibility=_VISIBILITY, limit=COUNT, rewordings=TEXTS)
     def search(
         self,
         query: str,
@@ -187,7 +201,7 @@ class SessionStore:
         """
         return self.search_index.search(query, visibility=visibility, scope=scope, limit=limit, rewordings=rewordings)
 
-    @check_arguments(address=TEXT, conversation_id=ID)
+    @check_arguments(address=TEXT, conversation_id=ID, offset=COUNT, limit=COUNT)
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """Return a page of the text at `m:57`, `m:120-180`, `h:501` or `output:o_…`. Raises NotFound."""
         return self.search_index.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
@@ -247,7 +261,7 @@ class SessionStore:
 
 
 def open_store(
-    path_or_url: str | Path,
+    path_or_url: str | os.PathLike[str],
     *,
     clock: Clock | None = None,
     ids: IdSource | None = None,
@@ -258,8 +272,9 @@ def open_store(
     `on_progress` receives a line of text for slow steps, such as rebuilding the index after an upgrade.
     Raises StoreUnavailable, and ConfigError for a value that is neither a path nor a URL.
     """
-    if not isinstance(path_or_url, str | Path):
+    if not isinstance(path_or_url, str | os.PathLike):
         raise ConfigError(f"open_store takes a path or a database URL, not {path_or_url!r:.80}")
+    path_or_url = os.fsdecode(path_or_url)
     clock = clock or SystemClock()
     ids = ids or TimeIds(clock)
     if str(path_or_url).startswith(_POSTGRES):

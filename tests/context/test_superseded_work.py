@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+from perdure.context.edit_blocks import find_undone_replies
 from perdure.context.record.record import draw_record
-from perdure.context.record.superseded import find_undone_replies
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 
 _OLD = "level = gauge.read()\nshow(level)\n"

@@ -7,9 +7,12 @@ code around a change, and one without its closing line is not applied.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from perdure.context.tool_calls.edits import changed_lines, excerpt_rows
+from perdure.core.messages import Entry
 
+_UNDO = "/undo"
 _BEGIN = "<<<<< SEARCH"
 # The path stands above the fence.
 _PATH = r"(?:^(?P<path>[\w./@+-]{1,200}\.\w{1,8})[ \t\r]*\n(?P<fence>`{3,}[^\n]{0,40}\n))?"
@@ -70,3 +73,24 @@ def _fold_broken(body: str, divider: re.Match[str] | None) -> str:
         rows += excerpt_rows(*changed_lines(body[: divider.start()], new))
     rest = "" if end is None else body[end.start() :] if end["fence"] else body[end.end() :]
     return "\n".join((*rows, rest))
+
+
+def find_undone_replies(entries: Sequence[Entry]) -> frozenset[int]:
+    """Return the positions of replies with edit blocks that the user took back by `/undo`."""
+    if not any(e.message.is_real_user and e.message.text.strip() == _UNDO for e in entries):
+        return frozenset()
+    replies: list[int] = []
+    undone: set[int] = set()
+    undos = 0
+    for entry in entries:
+        message, text = entry.message, entry.message.text
+        if message.kind == "assistant":
+            undos = 0
+            if has_edit_blocks(text) and not has_broken_block(text):
+                replies.append(entry.seq)
+        elif message.is_real_user and text.strip() == _UNDO:
+            undos += 1
+            if undos % 2 and replies:
+                # Every second one may have taken back the commit of a formatter.
+                undone.add(replies.pop())
+    return frozenset(undone)

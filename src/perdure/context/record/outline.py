@@ -19,10 +19,10 @@ from perdure.context.record.statements import (
     parse_items,
     statement_of,
 )
-from perdure.context.record.superseded import UNDONE, CallKey, find_undone_calls
 from perdure.context.task_state.instructions import find_listed
 from perdure.context.text import Passage, clip, sentences
 from perdure.context.tool_calls.call_line import CallLine
+from perdure.context.tool_calls.undone_edits import UNDONE, CallKey, UndoneEdits
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall
 
 # The line of each call, by the position of the message that made it and the id of the call.
@@ -256,7 +256,7 @@ class Outline:
             dialogue,
             frozenset(changed),
             newest_plan,
-            find_undone_calls((m.seq, m.call, m.line) for m in moments if type(m) is CallMoment),
+            _find_undone(entries, lines),
             _find_unused_searches(moments),
             PassageFrequency.count(statements),
         )
@@ -275,6 +275,16 @@ class Outline:
             return self
         mark = Statement("user", (Passage(REQUEST_MARK, REQUEST_MARK, 1.0),), is_binding=True)
         return replace(self, moments=[*self.moments[:at], StatementMoment(seq, mark, 1.0), *self.moments[at:]])
+
+
+def _find_undone(entries: Sequence[Entry], lines: CallLines) -> Mapping[CallKey, str]:
+    """Return the edits that later calls took back; the results of the last message are behind the stretch."""
+    edits = UndoneEdits()
+    for entry in entries[:-1]:
+        for call in entry.message.tool_calls:
+            if (line := lines.get((entry.seq, call.id))) is not None:
+                edits.add(entry.seq, call, line)
+    return edits.marks
 
 
 def shorten_undone(statement: Statement) -> Statement:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
 from itertools import pairwise
 
+from perdure.context.edit_blocks import find_undone_replies
 from perdure.context.record.documents import (
     QuotedDocument,
     find_documents,
@@ -27,7 +28,6 @@ from perdure.context.record.outline import (
 )
 from perdure.context.record.rendering import Drawing
 from perdure.context.record.statements import Dialogue, dialogue_share, statement_of
-from perdure.context.record.superseded import find_undone_replies
 from perdure.context.redacted_entries import (
     are_redacted,
     count_chars,

@@ -270,10 +270,9 @@ class _StateFold:
             self.work.steps_taken += line is None or line.kind not in LOOKS
             if line is None:
                 continue
+            self.edits.add(seq, line, call)
             if line.outcome == "ok":
                 self._done_kinds.add(line.kind)
-                if line.kind == "edit":
-                    self.edits.add(seq, line, call)
                 if line.facts.tests is None:  # as of almost every call
                     self._add_call(seq, line, expects_failure=False)
                     continue
@@ -429,8 +428,8 @@ class _StateFold:
 
     def state(self) -> TaskState:
         work = self.work
-        for path, seqs in self.edits.list_undone():
-            work.undo(path, seqs)
+        for path, seq in self.edits.list_undone():
+            work.undo(path, (seq,))
         question = self.requests.question
         return TaskState(
             requests=self._list_requests(),

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from perdure.context.task_state.state import (
-    BEFORE_LOG,
     CommitRecord,
     FileStatus,
     LastTestRun,
@@ -62,10 +61,6 @@ _SERVICE_CHARS = 200
 _ONE_COMMAND = re.compile(r"^\(? *cd +(?:\"[^\"]*\"|'[^']*'|[^\s;&|]+) *(?:&&|;)|\bgit -C ")
 # The folder that a command enters for itself.
 _ENTERED = re.compile(r"^\(? *cd +(\"[^\"]*\"|'[^']*'|[^\s;&|]+) *(?:&&|;)|\bgit -C +(\"[^\"]*\"|'[^']*'|\S+)")
-# What git restores in the working tree; `git checkout NAME` may be a branch.
-_GIT_RESTORES = re.compile(
-    r"\bgit (?:checkout(?: HEAD)? --|restore(?: (?:--worktree|-W))?(?= [^-])) ((?:[\w./@+-]+(?: (?=[\w./]))?)+)"
-)
 # Line numbers behind a path.
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
 
@@ -145,8 +140,6 @@ class WorkLog:
             self.settled[line.line] = SourcedValue(first_words(redact(line.line), _SERVICE_CHARS), seq)
         if is_ok and (has_changed or facts.commit or facts.created or facts.pushed):
             self.changes += 1
-        if kind == "git" and is_ok:
-            self._restore_from_git(line)
         if self.tests is not None and facts.tests is None and not has_changed and self._runs_tests(line):
             self.tests = replace(self.tests, changed_since=(), is_outdated=True)
             self._note_run(line)
@@ -198,15 +191,6 @@ class WorkLog:
     def has_undone(self, after: int, until: int) -> bool:
         """Return whether a change between two positions was undone."""
         return any(after < seq <= until for seq in self.undone_at)
-
-    def _restore_from_git(self, line: CallLine) -> None:
-        """Forget what was changed since the newest commit in files that git restored."""
-        since = self.commits[-1].seq if self.commits else BEFORE_LOG
-        for match in _GIT_RESTORES.finditer(line.target):
-            for path in match[1].split():
-                names = {name for _, name in self.changed_at} if path == "." else {self._name_of(path)}
-                for name in names:
-                    self.undo(name, [seq for seq, changed in self.changed_at if changed == name and seq > since])
 
     def files_taken_back(self, after: int, until: int) -> tuple[str, ...]:
         """Return the files that were changed between two positions by changes that the user took back."""

@@ -19,9 +19,9 @@ _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)([A-Za-z_]\w{0,40})\1")
 _TOKEN = re.compile(
     r"(?P<operator>&&|\|\|?|;+|\n|&(?![>&\d]))"
     r"|(?P<redirect>\d?(?:>>?|<)&?\s*(?:\"[^\"]*\"|[^\s;|&<>]+)|&>>?\s*[^\s;|&]+)"
-    r"|(?P<word>(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\$\([^()]*\)|\\[\s\S]|[^\s;|&<>'\"\\])+|['\"<])"
+    r"|(?P<word>(?:'[^']*'|\"(?:[^\"\\]|\\[\s\S])*\"|\$\([^()]*\)|\\[\s\S]|[^\s;|&<>'\"\\])+|['\"<])"
 )
-_QUOTED = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\([\s\S])")
+_QUOTED = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\[\s\S])*)\"|\\([\s\S])")
 # What remains of `-m "$(cat <<EOF …)"` without its here-document.
 _MESSAGE = re.compile(r"\"\$\(cat\s*\)\"")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -96,6 +96,8 @@ class ShellCommand:
     output_file: str = ""
     # The command has a fallback behind `||`: that the line succeeded does not mean that it did.
     has_fallback: bool = False
+    # What joins it to the next command: `&&`, `||`, `|`, `;`, a line break; "" for the last one.
+    operator: str = ""
 
     @property
     def program(self) -> str:
@@ -125,6 +127,8 @@ class ShellLine:
     commands: tuple[ShellCommand, ...]
     documents: tuple[str, ...] = ()
     folder: str = ""
+    # Whether all of it was read: not where it is too long, or a quote is open.
+    is_complete: bool = True
 
     def has_fallback(self, command: ShellCommand) -> bool:
         """Whether the failure of a command, or of one joined to it by `&&`, leads to another one behind `||`."""
@@ -142,8 +146,10 @@ def parse_shell(command: str) -> ShellLine:
     words: list[str] = []
     output_file = ""
     is_piped = False
+    is_complete = len(text) <= _MAX_COMMAND_CHARS
     for match in _TOKEN.finditer(text[:_MAX_COMMAND_CHARS]):
         if match.lastgroup == "word":
+            is_complete = is_complete and match[0] not in ("'", '"') and len(words) < _MAX_WORDS
             if len(words) < _MAX_WORDS:
                 words.append(match[0])
         elif match.lastgroup == "redirect":
@@ -154,10 +160,11 @@ def parse_shell(command: str) -> ShellLine:
             commands.append(_command(words, is_piped=is_piped, operator=match[0], output_file=output_file))
             words, output_file, is_piped = [], "", match[0] == "|"
             if len(commands) >= _MAX_COMMANDS:
+                is_complete = False
                 break
     if words and len(commands) < _MAX_COMMANDS:
         commands.append(_command(words, is_piped=is_piped, operator="", output_file=output_file))
-    return ShellLine(text, tuple(commands), tuple(documents), _folder(commands))
+    return ShellLine(text, tuple(commands), tuple(documents), _folder(commands), is_complete)
 
 
 def _take_documents(command: str) -> tuple[str, list[str]]:
@@ -196,6 +203,7 @@ def _command(words: list[str], *, is_piped: bool, operator: str, output_file: st
         is_background=operator == "&",
         output_file=output_file,
         has_fallback=operator == "||",
+        operator=operator,
     )
 
 

@@ -19,6 +19,7 @@ from perdure.redaction import redact
 
 HEADING = "None in the user's words since an earlier summary, which is background and left open"
 GOAL = "From an earlier summary:"
+_ASKED, _UNDER_WAY = "The user's last message that it quotes: ", "Under way: "
 _GOAL_CHARS = 480
 _LINE_CHARS = 360
 _LONGEST_SUMMARY = 60_000
@@ -36,7 +37,6 @@ _BY_CLIENT = re.compile(
     r"|the conversation from where)|Recent messages are preserved).*"
 )
 _MESSAGES = re.compile(r"(?i)\buser(?:'s)? (?:messages?|asks?|requests?)\b")
-_NEXT = re.compile(r"(?i)\bnext\b")
 _ENDED = tuple(".!?:;。！？：；")
 
 
@@ -46,11 +46,11 @@ def is_foreign_summary(text: str) -> bool:
 
 
 def read_inherited(message: Message, seq: int) -> InheritedTask:
-    """Return the task that a summary describes, as far as its headings tell."""
+    """Return the task that a summary describes: the request and last message of the user, and the work under way."""
     text = _BY_CLIENT.sub("", message.text[:_LONGEST_SUMMARY].rpartition(_SUMMARY_LINE)[2])
     text = _CLOSING.sub("", _ELEMENT.sub(lambda m: f"## {m[1].replace('_', ' ')}", text))
-    goal, asked = "", ""
-    lines: list[str] = []
+    goal, asked, under_way = "", "", ""
+    is_open = False
     for title, exact, body in split_headings(text):
         name = exact or section_of(title)
         if _MESSAGES.search(title):
@@ -58,10 +58,11 @@ def read_inherited(message: Message, seq: int) -> InheritedTask:
         elif name == "Goal":
             goal = goal or _excerpt(body, _GOAL_CHARS)
         elif title and name in ("In Progress", "Remaining Work") and (words := _excerpt(body, _LINE_CHARS)):
-            label = "Under way" if name == "In Progress" else "Next" if _NEXT.search(title) else "Pending"
-            lines.append(f"{label}: “{words}”")
-    if asked and lines:
-        lines.insert(0, f"The user's last message that it quotes: “{asked}”")
+            is_open = True
+            # What its author means to do next is nobody's order: the record has it, as unverified.
+            under_way = under_way or (words if name == "In Progress" else "")
+    lines = [f"{_ASKED}“{asked}”"] if asked and is_open else []
+    lines += [f"{_UNDER_WAY}“{under_way}”"] if under_way else []
     return InheritedTask(seq, goal, tuple(lines))
 
 
@@ -69,7 +70,7 @@ def carry_inherited(active_task: str, goal: str) -> InheritedTask | None:
     """Return the task that an earlier handoff took from a summary; None if it took none."""
     _, found, quoted = goal.partition(GOAL)
     lines = active_task.splitlines() if active_task.startswith(HEADING) else []
-    left_open = tuple(line[2:] for line in lines if line.startswith("- ") and "“" in line)
+    left_open = tuple(line[2:] for line in lines if line.startswith((f"- {_ASKED}", f"- {_UNDER_WAY}")))
     words = quoted.strip().split("\n", 1)[0].strip("“”") if found else ""
     return InheritedTask(BEFORE_LOG, words, left_open) if words or left_open else None
 

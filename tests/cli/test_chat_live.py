@@ -262,6 +262,7 @@ _NO_HANDLERS = PromptHandlers(
     has_approval=lambda: False,
     on_yes=lambda: None,
     on_answer_typed=lambda text, settles: None,
+    on_late_words=lambda: None,
 )
 
 
@@ -438,7 +439,7 @@ def test_a_yes_typed_after_the_line_was_edited_needs_enter(tmp_path: Path, keys:
         for key in keys:
             chat.type(key)
             time.sleep(0.18)
-        time.sleep(0.8)  # longer than it takes an untouched key to count as an answer
+        time.sleep(1.4)  # longer than it takes an untouched key to count as an answer
         assert not answers
         assert "Enter allows it once" in getattr(chat.chat._panel, "notice", "")
         chat.type("\r")

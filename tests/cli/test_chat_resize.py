@@ -36,6 +36,7 @@ def drawn_then_resized(columns: int, *texts: str) -> str:
         has_approval=lambda: False,
         on_yes=lambda: None,
         on_answer_typed=lambda text, settles: None,
+        on_late_words=lambda: None,
     )
 
     async def draw(source: PipeInput) -> None:

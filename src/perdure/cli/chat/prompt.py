@@ -81,6 +81,8 @@ class PromptHandlers:
     on_yes: Callable[[], None]
     # What is typed so far as an answer, and whether it answers without Enter.
     on_answer_typed: Callable[[str, bool], None]
+    # Words follow an answer that was given already; again when Enter ends them, which sends nothing.
+    on_late_words: Callable[[], None]
 
 
 class PromptBox:
@@ -146,7 +148,11 @@ class PromptBox:
     def _answer_handlers(self) -> AnswerHandlers:
         handlers = self._handlers
         return AnswerHandlers(
-            lambda: self.is_answering and handlers.has_approval(), handlers.on_yes, handlers.on_answer_typed
+            lambda: self.is_answering and handlers.has_approval(),
+            handlers.on_yes,
+            handlers.on_answer_typed,
+            lambda: bool(self.app.key_processor.key_buffer),
+            handlers.on_late_words,
         )
 
     # -- what a chat does with it ------------------------------------------------------------------------------------
@@ -379,7 +385,7 @@ class PromptBox:
         self._changed_at_s = self._clock_s()
 
     def _on_enter(self, event: KeyPressEvent) -> None:
-        if self._answer_keys.drop("\r"):
+        if self._answer_keys.take_enter():
             return
         buffer = self.buffer
         if self._draft is None:

@@ -27,6 +27,9 @@ APPROVAL_HINT = f"[y]es, once · [s]ession or [a]lways, and Enter · {_REFUSE_HI
 # For approvals where every answer covers this one call only.
 ONCE_HINT = f"[y]es, once · {_REFUSE_HINT}"
 
+# Shown from the first moment of a `y` that answers by itself.
+SETTLING_NOTICE = "Allowing it once; keep typing to say no instead. Backspace waits, Esc refuses, Enter allows it now."
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingQuestion:

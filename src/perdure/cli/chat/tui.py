@@ -25,7 +25,7 @@ from perdure.cli.chat.editing import ChatCompleter
 from perdure.cli.chat.input import EventInbox, as_command
 from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows
-from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions, typing_notice
+from perdure.cli.chat.questions import SETTLING_NOTICE, PendingQuestion, TerminalQuestions, typing_notice
 from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, shorten_row, wrap_lines
 from perdure.core.concurrency import DaemonThreads
 
@@ -60,6 +60,8 @@ _TWICE_WITHIN_S = 1.0
 _LEAVE_HINT = "Ctrl-C again leaves; the conversation is kept"
 _CLEARED_HINT = "the line was not sent; Up brings it back"
 _TYPED_HINT = "Ctrl-D leaves from an empty line; Ctrl-C empties it"
+_LATE_WORDS_HINT = "allowed before these words: Enter sends them as a message, Esc stops the work"
+_LATE_WORDS_S = 6.0
 _STOPPING_HINT = "stopping … (Ctrl-C again leaves; the conversation is kept)"
 _TICK_S = 0.2
 _PROCESS_CHARS = 40
@@ -116,6 +118,7 @@ class ChatApp:
                 self._has_approval,
                 lambda: self._reply("yes"),
                 self._on_answer_typed,
+                lambda: self._flash(_LATE_WORDS_HINT, _LATE_WORDS_S),
             ),
             history_file=home / "history",
             completer=self._completer,
@@ -140,8 +143,7 @@ class ChatApp:
         # Until when Ctrl-C leaves.
         self._leave_until_s = float("-inf")
         self._failure = ""
-        # The signal that ended it, if one did.
-        self._signal = 0
+        self._signal = 0  # the one that ended it, if one did
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -308,7 +310,7 @@ class ChatApp:
 
     def _on_answer_typed(self, text: str, settles: bool) -> None:
         if self._panel is not None:
-            self._panel.notice = "" if settles else typing_notice(self._panel.question, text)
+            self._panel.notice = SETTLING_NOTICE if settles else typing_notice(self._panel.question, text)
 
     def _next_mode(self) -> None:
         if self._desk is not None:

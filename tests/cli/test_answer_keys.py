@@ -136,3 +136,14 @@ def test_a_message_begun_a_while_after_an_answer_is_sent_with_one_enter(home: Pa
         time.sleep(1.7)
         at.chat.type("run the tests\r")
         at.chat.see("Hello.")
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"), [("use mv inst", Refusal("use mv inst")), ("", "no"), ("a", "no"), ("/undo", "no")]
+)
+def test_escape_refuses_with_the_words_typed_so_far(home: Path, typed: str, answer: ApprovalAnswer | Refusal) -> None:
+    with asked(home) as at:
+        at.chat.type(typed)
+        at.chat.wait_for(lambda: at.chat.line == typed)
+        at.chat.type("\x1b")
+        at.chat.wait_for(lambda: at.answers == [answer])

@@ -140,6 +140,7 @@ Keys and marks
 Ctrl-O                      show the newest tool output whole
 Shift-Tab                   change the permission mode: plan, ask, edits; all only by /mode all
 Esc, Ctrl-C                 stop the answer; Ctrl-C twice leaves, as Ctrl-D does
+Esc at a question           say no, with what is typed so far as the reason
 Alt-Enter, Ctrl-J           make a new line
 Ctrl-X Ctrl-E, Ctrl-V       write in $EDITOR; attach the image in the clipboard"""
 

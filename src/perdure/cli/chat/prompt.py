@@ -226,6 +226,14 @@ class PromptBox:
             self.buffer.reset(self._draft)
             self._draft = None
 
+    def take_answer(self) -> str:
+        """Return what is typed at a question, with its pastes, and empty the line; "" where none can be answered."""
+        if not self.is_answering:
+            return ""
+        text = self._pastes.unfold(self.buffer.text)
+        self.buffer.reset()
+        return text
+
     def put_back(self, lines: Sequence[Line]) -> None:
         """Insert submitted lines before what is being typed, to be edited and sent again."""
         typed = self.buffer.document if self._draft is None else self._draft

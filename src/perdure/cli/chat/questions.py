@@ -85,13 +85,19 @@ def read_approval(question: PendingQuestion, text: str) -> ApprovalAnswer | Refu
     return answer if answer == "once" or (answer and question.is_lasting) else Refusal(words)
 
 
+def refusal_words(question: PendingQuestion, text: str) -> str:
+    """Return the refusal that Escape gives: the words typed so far, or "no" where they would not refuse."""
+    answer = read_approval(question, text)
+    return answer.words if isinstance(answer, Refusal) and not text.startswith("/") else "no"
+
+
 def typing_notice(question: PendingQuestion, text: str) -> str:
     """Return what Enter does with the line typed at an approval; "" for an empty line."""
     answer = read_approval(question, text)
     if not text.strip():
         return ""
     if isinstance(answer, Refusal):
-        return "Enter refuses with these words, which the model reads."
+        return "Enter refuses with these words, which the model reads; so does Esc."
     if answer == "no":
         return "Enter refuses; go on typing to say why, which the model reads."
     return f"Enter allows it {_SCOPES[answer]}; go on typing to refuse with these words instead."

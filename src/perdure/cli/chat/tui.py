@@ -25,7 +25,7 @@ from perdure.cli.chat.editing import ChatCompleter
 from perdure.cli.chat.input import EventInbox, as_command
 from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows
-from perdure.cli.chat.questions import SETTLING_NOTICE, PendingQuestion, TerminalQuestions, typing_notice
+from perdure.cli.chat.questions import SETTLING_NOTICE, PendingQuestion, TerminalQuestions, refusal_words, typing_notice
 from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, shorten_row, wrap_lines
 from perdure.core.concurrency import DaemonThreads
 
@@ -333,7 +333,7 @@ class ChatApp:
     def _on_escape(self) -> None:
         """Refuse what is asked, else stop the running turn; at an idle prompt do nothing."""
         if self._panel is not None and self._panel.question.is_approval:
-            self._reply("no")
+            self._reply(refusal_words(self._panel.question, self._box.take_answer()))
         elif self._is_working and self._panel is None:
             self._interrupt()
             self._hint = "stopping …"

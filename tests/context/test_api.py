@@ -183,7 +183,7 @@ def test_unread_results_that_do_not_fit_are_named_in_the_notices() -> None:
     assert report.notices == ()
 
 
-@pytest.mark.parametrize("window", [0, -1, None, "200k", 1.5, True])
+@pytest.mark.parametrize("window", [0, -1, None, "200k", 0.5, float("nan"), True])
 def test_a_window_that_is_none_is_told(window: Any) -> None:
     with pytest.raises(ConfigError, match="context_length is the model's window"):
         perdure.compress(working_session(4), context_length=window)

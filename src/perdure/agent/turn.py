@@ -84,7 +84,7 @@ class ConversationResult(MappingAccess):
     error_kind: str = ""
     # What the provider's error means, where one ended the turn.
     verdict: ErrorVerdict | None = None
-    # Why there is no text of the model; `final_response` is then a line for people that stands in for it.
+    # Why there is no text of the model; `final_response` is then a line for people in its place.
     missing_answer: MissingAnswer = ""
 
     @property

@@ -217,8 +217,8 @@ def size_of(text: str) -> int:
     if text.isascii():
         return len(text)
     raw = text.encode("utf-8", "replace")
-    # Most texts have no byte of a wide character, and are told by it in a fraction of the pattern's time. A search for
-    # pairs of bytes takes as long as all the rest, so it comes last.
+    # Most texts have no byte of a wide character, which is seen in a fraction of the pattern's time. A search for pairs
+    # of bytes takes as long as all the rest, so it comes last.
     signs = raw.translate(None, _NO_WIDE_BYTES)
     if not signs or (not signs.strip(_SECOND_BYTES) and not any(map(raw.__contains__, _WIDE_RADICALS))):
         return len(raw)

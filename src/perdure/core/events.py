@@ -210,7 +210,7 @@ class TurnFinished:
     finish: str = ""
     # Of a turn that failed at its provider: the kind of the error, in the words of `core.errors.ErrorKind`.
     error_kind: str = ""
-    # Where it is not "", `final_response` is a line for people that stands in for the answer.
+    # Where it is not "", `final_response` is a line for people in place of the answer.
     missing_answer: MissingAnswer = ""
 
 

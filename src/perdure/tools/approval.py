@@ -192,14 +192,14 @@ class ApprovalGuard:
             actions.append(ExaminedAction(_command_facts(tool, command, analysis), (*base, *_command_risks(analysis))))
         for command in targets.possible_commands:
             analysis = self._analysis(command, scope)
-            # Text that is no command says nothing, but a rule may name it.
+            # Text that is no command has no risk, but a rule may name it.
             risks = [risk for risk in _command_risks(analysis) if risk.kind not in ("unknown-program", "unreadable")]
             profile = _command_facts(tool, command, analysis)
             profile = profile if risks else replace(profile, effect="none", commands=None)
             actions.append(ExaminedAction(profile, tuple(risks)))
         for path in targets.written_paths:
             actions.append(ExaminedAction(self._path_facts(tool, path, "edit"), (*base, *self._writes(path))))
-        # A command or a written file tells what the call changes; reading alone does not.
+        # A command or a written file is what the call changes; a file that is only read is not.
         reading: Effect = "none" if is_harmless or actions else "other"
         for path in targets.read_paths:
             actions.append(ExaminedAction(self._path_facts(tool, path, reading), (*base, *self._reads(path))))

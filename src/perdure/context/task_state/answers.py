@@ -83,7 +83,7 @@ class AnswerLog:
         return frozenset(filter(self._is_work, self._answers))
 
     def _is_work(self, seq: int) -> bool:
-        """Return whether something was changed for a request; where nothing is edited in place, the reply tells it."""
+        """Return whether something was changed for a request; where nothing is edited in place, by the reply."""
         has_changed = self._answers[seq][2]
         if has_changed or self.work.has_edits:
             return has_changed

@@ -18,7 +18,7 @@ _CODE_NAME = re.compile(r"[A-Za-z_]\w{4,}")
 
 @dataclass(slots=True)
 class EditLog:
-    """The newest edits, to tell which statements about the code they overtook, and which others they undid."""
+    """The newest edits: which statements about the code they made outdated, and which other edits they undid."""
 
     _edits: deque[tuple[int, ToolCall]] = field(default_factory=lambda: deque(maxlen=_MOST_EDITS))
     _undone: UndoneEdits = field(default_factory=UndoneEdits)

@@ -1,4 +1,4 @@
-"""Read what a summary by another program says of the task: its goal, and what it left open.
+"""Read the task from a summary by another program: its goal, and what it left open.
 
 Such a summary is often all that is left of the conversation before it. It is background: what it says is quoted with
 its source, and lays nothing down.

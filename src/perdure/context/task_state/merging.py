@@ -417,7 +417,7 @@ def _wrong_totals(line: str, state: TaskState) -> str:
     return ""
 
 
-# -- outcomes of calls: the log has that of each, whatever a summary says ---------------------------------------------
+# -- outcomes of calls: the log has that of each, whatever a summary has ---------------------------------------------
 _OUTCOMES: Mapping[Outcome, str] = {
     "refused": "refused, not run",
     "failed": "failed",

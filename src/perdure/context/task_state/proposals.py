@@ -185,7 +185,7 @@ def is_answer(answer: str) -> bool:
 
 
 def is_bare_answer(answer: str) -> bool:
-    """Return whether a message agrees or declines in a few words, and says nothing else."""
+    """Return whether a message agrees or declines in a few words, and nothing else."""
     return len(answer) <= _BARE_CHARS and is_answer(answer)
 
 

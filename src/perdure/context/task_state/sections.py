@@ -79,7 +79,7 @@ _BEGAN_TO_WORK = "The work began with:"
 _NOW = "Now:"
 _FINDING = "The assistant's newest finding"
 _QUICK_QUESTION_CHARS = 80
-# One as short tells nothing of the work that follows it.
+# One as short does not describe the work that follows it.
 _SMALL_QUESTION_CHARS = 40
 _TITLE_CHARS = 120
 _MOST_STEPS = 6
@@ -94,7 +94,7 @@ _AGREES = re.compile(
     r"(?:let'?s (?:do|try|use|implement|fix|go)|do|try|go (?:ahead|for)|implement|fix|proceed|go)(?: with)?"
     r"(?: (?:it|this|that|them|these|so|all))*(?: (?:then|now|first|please))*[.! ]*"
 )
-# A short message about "those new tests" says little alone.
+# A short message about "those new tests" means little alone.
 _POINTS_BACK = re.compile(r"(?i)\b(?:them|those|these)\b")
 # The path of a picture that was dropped into the input.
 _ATTACHED = re.compile(

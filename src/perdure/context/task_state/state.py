@@ -220,7 +220,7 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class InheritedTask:
-    """What the summary of another program says of the task: background, in its words, never an instruction."""
+    """The task by the summary of another program: background, in its words, never an instruction."""
 
     seq: int
     goal: str = ""

@@ -98,7 +98,7 @@ def _is_certain(line: ShellLine, at: int) -> bool:
     if before in ("||", "|") or any(c.operator == "||" for c in commands[first : last + 1]):
         return False
     decides = last + 1 == len(commands) and commands[last].operator == ""
-    # Behind `;` only the message of a failure would tell.
+    # Behind `;` only the message of a failure would show it.
     is_first = all(c.program in _ENTERS for c in commands[first:at])
     return decides or (is_first and "/dev/null" not in line.text)
 
@@ -146,7 +146,7 @@ def _read_checkout(arguments: Sequence[str], folder: str, result: str) -> Iterat
     if not paths:
         if is_forced and not has_mark:
             yield WorkTreeChange("restore", folder, is_whole=True, has_staged=True)
-    # Without `--` a name may be a branch; what was printed tells.
+    # Without `--` a name may be a branch; the output shows which.
     elif has_mark or list(paths) == ["."] or _RESTORED.search(result) is not None:
         yield WorkTreeChange("restore", folder, tuple(paths), has_staged=is_head)
 

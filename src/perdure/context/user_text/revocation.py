@@ -244,7 +244,7 @@ class _Terms:
     stems: frozenset[str]
     # The stems, and what they have in common with other forms of their words.
     forms: frozenset[str]
-    # Of the stems those that tell what it is about.
+    # The stems of its subject.
     topic: frozenset[str]
     # The stems of a subject in the third person; None where it has none.
     subject: frozenset[str] | None

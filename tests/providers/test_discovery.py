@@ -177,6 +177,8 @@ def test_the_embedded_model_is_named_where_another_server_is_asked_for_it(monkey
         assert notice.endswith("it lists simulator; the embedded model is `local/smollm2`")
         with pytest.raises(ConfigError, match=r"the embedded model is `local/smollm2`\. Nothing has changed\.$"):
             choose_route(settings, "smollm2")
+        assert "the embedded model is `local/smollm2`" in (unlisted_notice(route_to(settings, "smollm").main) or "")
+        assert "the embedded model is" not in (unlisted_notice(route_to(settings, "smollm3").main) or "")
         assert "the embedded model is" not in (unlisted_notice(route_to(settings, "simulater").main) or "")
         label = EndpointLabel.of(route_to(settings, "smollm2").main)
         refusal = refusal_error(label, ErrorVerdict("bad_request", "The model `smollm2` does not exist", status=404))

@@ -17,7 +17,14 @@ from perdure.config.api_keys import api_key_for, origin_of, stored_servers
 from perdure.core.errors import ConfigError
 from perdure.models.catalog import Catalog, ModelFacts
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
-from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, embedded_notice, has_runtime, packaged_weights
+from perdure.providers.local import (
+    DEFAULT_MODEL,
+    DEFAULT_N_CTX,
+    embedded_notice,
+    has_runtime,
+    is_packaged_model,
+    packaged_weights,
+)
 from perdure.providers.model_probe import listed_models, request_listing, with_api_path
 from perdure.providers.registry import (
     PROVIDERS,
@@ -168,7 +175,9 @@ def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
     if (notice := unlisted_notice(route.main)) is not None:
         # Who means the embedded model is not helped by a call that the server refuses.
         all_the_same = f"; `perdure chat -m {shlex.quote(name)}` uses it all the same"
-        raise ConfigError(f"{notice}. Nothing has changed{'' if embedded_notice(route.main.model) else all_the_same}.")
+        raise ConfigError(
+            f"{notice}. Nothing has changed{'' if is_packaged_model(route.main.model.lower()) else all_the_same}."
+        )
     unknown = unknown_model_notice(settings, route.main)
     if unknown is not None and route.main.base_url == UNSTARTED:
         raise ConfigError(f"{unknown}. Nothing has changed; `/model` lists what can be called.")

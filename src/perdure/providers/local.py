@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +25,8 @@ from perdure.providers.types import ApiMode, Endpoint
 
 # A forked sibling may keep the pipe open, so the parent's id is polled as well.
 _WATCH_S = 1.0
+# How similar a name is that means the embedded model: `smollm`, but not `smollm3`, which is another one.
+_NEAR_NAME = 0.9
 
 
 # As its makers advise, and a penalty on repetition: without it the 135M model goes round in circles after a few lines.
@@ -145,8 +148,10 @@ def is_packaged_model(model: str) -> bool:
 
 
 def embedded_notice(model: str) -> str:
-    """Return how to name the embedded model while another server is set, if it is meant by `model`; else ""."""
-    return f"the embedded model is `local/{DEFAULT_MODEL}`" if is_packaged_model(model.lower()) else ""
+    """Return how to name the embedded model while another server is set, if `model` is about its name; else ""."""
+    name = model.lower()
+    is_near = packaged_weights() is not None and bool(get_close_matches(name, (DEFAULT_MODEL,), cutoff=_NEAR_NAME))
+    return f"the embedded model is `local/{DEFAULT_MODEL}`" if is_near or is_packaged_model(name) else ""
 
 
 def has_runtime() -> bool:

@@ -118,7 +118,10 @@ def test_a_new_focus_topic_keeps_the_handoff_where_no_summary_can_be_written(tmp
         before, summariser.is_down = shown(b), True
         report = b.agent.compress("the parser")
         assert report.outcome == "nothing_to_do"
-        assert "no summary could be written" in report.message
+        assert report.message.startswith(
+            "Nothing was compacted, because no summary could be written for a new handoff ("
+        )
+        assert report.message.endswith("). The present handoff stays: one written by code would not improve it.")
         assert shown(b) == before
 
 

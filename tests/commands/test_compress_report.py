@@ -99,3 +99,22 @@ def test_failed_unchanged_is_told_apart_from_nothing_to_do(tmp_path: Path) -> No
 def test_before_the_first_word_there_is_nothing_to_compact(tmp_path: Path) -> None:
     with bench(tmp_path) as b:
         assert compress(FakeSurface(b.agent, b.store), "").text == "Nothing to compact: nothing has been said yet."
+
+
+def test_a_handoff_that_could_not_be_rewritten_is_a_warning_with_the_next_step(tmp_path: Path) -> None:
+    answers = [SUMMARY, "Once upon a time there was a window, and nobody could say what had been asked about it."]
+
+    def summarize(prompt: str, *, max_tokens: int) -> Summary:
+        return Summary(answers.pop(0) if len(answers) > 1 else answers[0], "writer-1")
+
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 20, window=8_000, summarize=summarize) as b:
+        for i in range(10):
+            b.agent.chat(f"question {i} " + "padding words " * 20)
+        surface = FakeSurface(b.agent, b.store)
+        assert compress(surface, "").level == "info"
+        result = compress(surface, "the padding")
+        assert result.level == "warning", result.text
+        assert "no summary could be written for a new handoff (the summary " in result.text
+        assert "The present handoff stays" in result.text
+        assert "/model chooses another model" in result.text
+        assert "`perdure config set compression.summarize false`" in result.text

@@ -25,7 +25,7 @@ from perdure.commands.format import (
 )
 from perdure.config.load import load
 from perdure.config.settings import Settings
-from perdure.context.engine import CompactionReport
+from perdure.context.engine import HANDOFF_NOT_REWRITTEN, CompactionReport
 from perdure.context.notebook import NotebookLog
 from perdure.context.registry import WINDOWS_ENGINE
 from perdure.core.concurrency import SystemClock
@@ -41,6 +41,10 @@ _HEADLINES = {
     "nothing_to_do": "Nothing to compact.",
     "failed": "The compaction failed; nothing has changed.",
 }
+_SUMMARY_ADVICE = (
+    "/model chooses another model, which writes summaries, too;"
+    " `perdure config set compression.summarize false` has later handoffs written by code."
+)
 
 
 def compress(surface: CommandContext, argument: str) -> CommandResult:
@@ -49,13 +53,15 @@ def compress(surface: CommandContext, argument: str) -> CommandResult:
         return CommandResult("Nothing to compact: nothing has been said yet.")
     messages_before = len(surface.store.history(session_id).entries)
     report = surface.agent.compress(argument or None)
-    level: Level = "info" if report.outcome in ("compacted", "nothing_to_do") else "warning"
+    is_done = report.outcome in ("compacted", "nothing_to_do") and not report.message.startswith(HANDOFF_NOT_REWRITTEN)
+    level: Level = "info" if is_done else "warning"
     return CommandResult("\n".join(_lines(report, messages_before)), level)
 
 
 def _lines(report: CompactionReport, messages_before: int) -> list[str]:
     if report.outcome == "nothing_to_do" and report.message:
-        return [report.message, *report.notices]
+        advice = [_SUMMARY_ADVICE] if report.message.startswith(HANDOFF_NOT_REWRITTEN) else []
+        return [report.message, *advice, *report.notices]
     # It says who wrote the handoff, or why no model did.
     has_headline = report.outcome in ("compacted", "digest") and report.message.startswith("Compacted")
     lines = [report.message if has_headline else _HEADLINES[report.outcome]]

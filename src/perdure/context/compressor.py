@@ -25,6 +25,7 @@ from perdure.context.compressor_state import (
     OneTimeNotices,
 )
 from perdure.context.engine import (
+    HANDOFF_NOT_REWRITTEN,
     ON_REQUEST,
     Compaction,
     ContextEngine,
@@ -62,6 +63,12 @@ REPEATED_COMPACTION_NOTICE = (
 
 def _wait(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
+
+
+def _describe_unwritten(trouble: str) -> str:
+    """Describe a requested rewrite of the handoff that failed."""
+    why = f" ({trouble})" if trouble else ""
+    return f"{HANDOFF_NOT_REWRITTEN}{why}. The present handoff stays: one written by code would not improve it."
 
 
 def pause_notice(passes: int) -> str:
@@ -357,7 +364,7 @@ class ContextCompressor(ContextEngine):
         writer = self._writer(reason, history, focus_topic)
         written = yield from writer.write(*(rewrite or (history, boundaries)), focus_topic=focus_topic)
         if not boundaries.has_content and written.handoff.is_digest:
-            why = f"Nothing was compacted: no summary could be written for a new handoff. {written.trouble}".strip()
+            why = _describe_unwritten(written.trouble)
             noop = replace(
                 unchanged_compaction(messages, why), before_tokens=before, after_tokens=before, calls=written.calls
             )

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 Reason = Literal["threshold", "preflight", "cold", "overflow", "hygiene", "background", "user", "model"]
 # Somebody asked for the compaction: the user by a command, or the model by a tool.
+# How the message begins where the summary for a new handoff could not be written or used.
+HANDOFF_NOT_REWRITTEN = "Nothing was compacted, because no summary could be written for a new handoff"
 ON_REQUEST: tuple[Reason, ...] = ("user", "model")
 StartReason = Literal["new", "resume", "compression", "undo", "branch"]
 
